@@ -170,7 +170,7 @@ func (r *reader) readConfig(root *node, c *Config) {
 		"journal":   func(n *node) { r.readJournal(n, &c.Journal) },
 		"usage":     func(n *node) { r.readUsage(n, &c.Usage) },
 		"prices":    func(n *node) { c.Prices = r.readPrices(n) },
-		"network":   func(n *node) { r.readNetwork(n, &c.Network) },
+		"network":   func(n *node) { r.readNetwork(n, &c.Network, filepath.Dir(c.File)) },
 		"registry":  func(n *node) { readRegistry(r, n, &c.Registry, filepath.Dir(c.File)) },
 		"secrets":   func(n *node) { r.readSecrets(n, &c.Secrets, filepath.Dir(c.File)) },
 	}

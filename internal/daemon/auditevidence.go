@@ -36,7 +36,7 @@ func (s systemState) Keys() []identity.Key { return s.d.keys.List() }
 
 // RunProbes runs the probes of the sandbox and of its process, as doctor --probe does.
 func (s systemState) RunProbes(ctx context.Context) []export.Probe {
-	e := engine{s.d.cfg.Engine, s.d.log}
+	e := newEngine(s.d.cfg.Engine, s.d.log, s.d.cfg.Settings)
 	checks := append(checkSandboxes(ctx, drivers, s.d.cfg.Settings, e), checkEscapes(ctx, e)...)
 	out := make([]export.Probe, 0, len(checks))
 	for _, c := range checks {

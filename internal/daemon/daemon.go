@@ -209,7 +209,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 func (d *Daemon) assemble(key *secret.Key) (err error) {
 	s := d.cfg.Settings
 	d.reload = newReloader(d, key)
-	if d.sandboxes, err = newSandboxes(d.cfg.drivers, s.Sandbox, engine{d.cfg.Engine, d.log}); err != nil {
+	if d.sandboxes, err = newSandboxes(d.cfg.drivers, s.Sandbox, newEngine(d.cfg.Engine, d.log, s)); err != nil {
 		return err
 	}
 	d.shapes = d.newShapes(key)
@@ -262,6 +262,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 			"resume":  d.executor.Resume(),
 			"fetch":   d.network,
 			"send":    d.network,
+			"connect": d.network,
 		})})
 	if d.warm.first == nil { // a known program compiles it, no later than this would
 		d.warm.work.Go(d.warmExecute)

@@ -45,7 +45,7 @@ type DoctorConfig struct {
 func Doctor(ctx context.Context, c DoctorConfig) []Check {
 	s, checks := checkConfig(c.Config)
 	checks = append(checks, checkFolder(ctx, c)...)
-	e := engine{c.Engine, c.Log}
+	e := newEngine(c.Engine, c.Log, s)
 	checks = append(checks, checkSandboxes(ctx, drivers, s, e)...)
 	if c.Probe {
 		checks = append(checks, checkEscapes(ctx, e)...)

@@ -35,6 +35,7 @@ type closingDriver interface {
 type engine struct {
 	command []string // its arguments; if empty, the engine runs in this process and its Missing says so
 	log     *slog.Logger
+	network sandbox.Network // of sandboxes that are processes; nil: they have none
 }
 
 // drivers lists the kinds of sandboxes, cheapest first. A program runs in the first that its policy
@@ -69,7 +70,8 @@ func newProcessDriver(s config.Sandbox, e engine) (closingDriver, error) {
 	if s.NoHostPackages {
 		return nil, errors.New("sandbox.host_packages is false in the configuration")
 	}
-	return process.New(process.Config{Warm: warmSandboxes, NodeModules: s.NodeModules, Log: e.log})
+	return process.New(process.Config{Warm: warmSandboxes, NodeModules: s.NodeModules, Log: e.log,
+		Network: e.network})
 }
 
 // EngineCommand is the argument that makes this program a process around the embedded engine before

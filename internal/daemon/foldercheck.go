@@ -35,7 +35,7 @@ func CheckFolder(ctx context.Context, cfg Config, path string) (_ *FolderReport,
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := cfg.Settings
-	boxes, err := newSandboxes(drivers, s.Sandbox, engine{cfg.Engine, cfg.Log})
+	boxes, err := newSandboxes(drivers, s.Sandbox, newEngine(cfg.Engine, cfg.Log, s))
 	if err != nil {
 		return nil, err
 	}

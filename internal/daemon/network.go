@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"log/slog"
 	"unicode/utf8"
 
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/exec/egress"
+	sandboxnet "github.com/biplane-dev/biplane/internal/exec/network"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -33,14 +36,29 @@ func networkTools() []*tool.Tool {
 			OutputSchema: json.RawMessage(`{"type":"object","properties":{"status":{"const":200},` +
 				`"statusText":{"const":"OK"},"url":{"type":"string","format":"uri"},"headers":{"type":"object"},` +
 				`"text":{"type":"string"}},"required":["status","statusText","url","headers","text"]}`)},
+		{Upstream: tool.Own, Name: "connect", Title: "Connect to a host",
+			Description: "What a connection calls that a program makes itself, and whose requests are not seen.",
+			InputSchema: json.RawMessage(`{"type":"object","properties":{"url":{"type":"string","maxLength":8192},` +
+				`"method":{"const":"CONNECT"}},"required":["url","method"],"additionalProperties":false}`),
+			Annotations: tool.Annotations{ReadOnly: &no}},
 	}
+}
+
+// newEngine returns how this program becomes the processes of sandboxes. The settings may be nil.
+func newEngine(command []string, log *slog.Logger, s *config.Config) engine {
+	cfg := sandboxnet.Config{Log: log}
+	if s != nil {
+		cfg.Ports, cfg.Authorities = s.Network.Ports, string(s.Network.Authorities)
+	}
+	return engine{command, log, sandboxnet.NewNetwork(cfg)}
 }
 
 // A network is the Caller of the network tools.
 type network struct{ client *egress.Client }
 
 func (d *Daemon) newNetwork() network {
-	return network{egress.New(egress.Config{Private: d.cfg.Settings.Network.Private, Version: d.cfg.Version})}
+	s := d.cfg.Settings.Network
+	return network{egress.New(egress.Config{Private: s.Private, Version: d.cfg.Version, Authorities: s.Authorities})}
 }
 
 // Call sends a program's request. Policy was checked for the same target: both use policy.TargetOf.
@@ -51,6 +69,12 @@ func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	t, err := policy.TargetOf(c.Arguments)
 	if err != nil {
 		return nil, tool.NotSent(err)
+	}
+	if x := egress.ExchangeFrom(ctx); x != nil {
+		return x.MakeExchange(ctx, n.client, t.URL)
+	}
+	if t.IsOpaque() {
+		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "%s is for the network of sandboxes: call fetch", c.Path))
 	}
 	var a struct {
 		Headers map[string]string `json:"headers"`

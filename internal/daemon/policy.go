@@ -103,6 +103,14 @@ func (p *policies) ShowsTool(_ context.Context, who tool.Principal, t *tool.Tool
 	return p.gate.Load().Shows(who, t)
 }
 
+// ReachesHost reports whether some connection of a program to a host could be permitted now.
+func (p *policies) ReachesHost(c *tool.Call, host string) bool {
+	return p.gate.Load().ReachesHost(c, host)
+}
+
+// PermitsConnection reports whether a connection of a program is permitted now.
+func (p *policies) PermitsConnection(c *tool.Call) bool { return p.gate.Load().PermitsConnection(c) }
+
 // state returns the policies in force, and why the newest files are not.
 func (p *policies) state() (e *policy.Engine, problem string) {
 	p.mu.Lock()

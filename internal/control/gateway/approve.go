@@ -26,11 +26,24 @@ func approve(g *Gateway, next handler) handler {
 			r.log.AddApproval(approved.ID, approved.Decider)
 			r.confirm = c.Observe().OnSend(c, string(d.Effect))
 		default:
-			return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s is denied by policy %s: %s", c.Path,
-				d.Policy, d.Reason))
+			return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s is denied by policy %s: %s%s", c.Path,
+				d.Policy, d.Reason, suggestPermit(c, d)))
 		}
 		return next(ctx, r)
 	}
+}
+
+// suggestPermit returns the smallest policy that would permit a connection that no policy permits,
+// or "".
+func suggestPermit(c *tool.Call, d *policy.Decision) string {
+	if !d.IsUnpermitted() || !policy.ReachesNetwork(c.Tool) || c.FromProgram().Serving != nil {
+		return ""
+	}
+	t, err := policy.TargetOf(c.Arguments)
+	if err != nil {
+		return ""
+	}
+	return ". The smallest policy that would: " + t.ExplainPermit()
 }
 
 // An approvedCall is a call that was approved.

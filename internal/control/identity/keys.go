@@ -319,8 +319,8 @@ func (ks *Keys) ExplainDenial(p tool.Principal, t *tool.Tool) string {
 }
 
 // isConfined reports whether t is one of Biplane's own tools that reach nothing beyond the key's
-// patterns. biplane.fetch and biplane.send are not: they reach network hosts, so a restricted key
-// needs a pattern that names them.
+// patterns. biplane.fetch, biplane.send and biplane.connect are not: they reach network hosts, so a
+// restricted key needs a pattern that names them.
 func isConfined(t *tool.Tool) bool {
 	return t.Upstream == tool.Own && slices.Contains([]string{"search", "execute", "resume", "plan"}, t.Name)
 }

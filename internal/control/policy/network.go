@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -10,7 +11,9 @@ import (
 	"strings"
 
 	cedar "github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/eval"
 
+	"github.com/biplane-dev/biplane/internal/base/urlpath"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -18,22 +21,29 @@ const (
 	hostType      = cedar.EntityType("Host")
 	connectAction = "connect"
 
-	// fetchTool and sendTool are Biplane's own tools by which programs reach the network: fetchTool
-	// with methods that only read, sendTool with any.
-	fetchTool = "fetch"
-	sendTool  = "send"
+	// fetchTool, sendTool and connectTool are Biplane's own tools by which programs reach the
+	// network: fetchTool with methods that only read, sendTool with any, connectTool by a
+	// connection whose requests are not seen.
+	fetchTool   = "fetch"
+	sendTool    = "send"
+	connectTool = "connect"
+
+	// connectMethod is the method of a connection whose requests are not seen.
+	connectMethod = "CONNECT"
 )
 
 // ReachesNetwork reports whether a tool is one of Biplane's own that reach the network. Its calls
 // are decided as "connect" to the host that they name.
 func ReachesNetwork(t *tool.Tool) bool {
-	return t != nil && t.Upstream == tool.Own && (t.Name == fetchTool || t.Name == sendTool)
+	return t != nil && t.Upstream == tool.Own && slices.Contains([]string{fetchTool, sendTool, connectTool}, t.Name)
 }
 
 // A Target is the destination of a program's request.
 type Target struct {
-	URL    *url.URL // absolute; the host is in lower case, the default port of the scheme is omitted
-	Host   string   // a name, or an address in its canonical form, without brackets
+	// URL is absolute. Its host is in lower case, the default port of its scheme is omitted, and
+	// its path is in the form of package urlpath.
+	URL    *url.URL
+	Host   string // a name, or an address in its canonical form, without brackets
 	Port   int
 	Method string
 }
@@ -57,8 +67,9 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 	}
 	ports := map[string]int{"http": 80, "https": 443}
 	t.Port = ports[u.Scheme]
+	raw := u.Scheme == "tcp" && t.IsOpaque() && u.Port() != ""
 	switch {
-	case t.Port == 0 || t.Host == "":
+	case t.Port == 0 && !raw || t.Host == "":
 		return nil, tool.Errorf(tool.Invalid,
 			"fetch: %q is not an HTTP URL: write it in full, such as \"https://api.example.com/items\"",
 			clipText(a.URL))
@@ -77,6 +88,9 @@ func TargetOf(arguments json.RawMessage) (*Target, error) {
 		if t.Port, err = strconv.Atoi(p); err != nil || t.Port < 1 || t.Port > 65535 {
 			return nil, tool.Errorf(tool.Invalid, "fetch: invalid port %q", clipText(p))
 		}
+	}
+	if err := urlpath.CanonicalizePath(u); err != nil {
+		return nil, tool.Errorf(tool.Invalid, "fetch: %w", err)
 	}
 	u.Host, u.Fragment, u.RawFragment = t.Host, "", ""
 	if strings.Contains(t.Host, ":") {
@@ -109,20 +123,71 @@ func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") =
 // Reads reports whether the method only reads.
 func (t *Target) Reads() bool { return t.Method == "GET" || t.Method == "HEAD" }
 
+// IsOpaque reports whether the target is a connection whose requests are not seen.
+func (t *Target) IsOpaque() bool { return t.Method == connectMethod }
+
 // targetFacts returns what policies know about a host. It also has the attributes of tools, so that
 // policies without an action can be evaluated for it. It is never readOnly, since every request
-// carries data out.
+// carries data out. What depends on a request is missing for an opaque target: policies that need
+// it can't be evaluated, so they permit nothing, or deny.
 func (t *Target) targetFacts() *facts {
+	about := hostAttributes(t.Host)
+	about["port"], about["scheme"] = cedar.Long(t.Port), cedar.String(t.URL.Scheme)
+	if !t.IsOpaque() {
+		about["destructive"], about["idempotent"] = cedar.Boolean(!t.Reads()), cedar.Boolean(t.Reads())
+	}
 	return &facts{action: connectAction, entity: cedar.Entity{
-		UID: cedar.NewEntityUID(hostType, cedar.String(t.Host)),
-		Attributes: cedar.NewRecord(cedar.RecordMap{
-			"host": cedar.String(t.Host), "port": cedar.Long(t.Port), "scheme": cedar.String(t.URL.Scheme),
-			"name": cedar.String(t.Host), "upstream": cedar.String(""), "readOnly": cedar.Boolean(false),
-			"destructive": cedar.Boolean(!t.Reads()),
-			"idempotent":  cedar.Boolean(t.Reads()), "openWorld": cedar.Boolean(true), "tags": setOf(nil),
-			"labels": setOf([]string{"external"}),
-		}),
-	}}
+		UID: cedar.NewEntityUID(hostType, cedar.String(t.Host)), Attributes: cedar.NewRecord(about)}}
+}
+
+// hostAttributes returns the attributes of a host that don't depend on a request.
+func hostAttributes(host string) cedar.RecordMap {
+	return cedar.RecordMap{
+		"host": cedar.String(host), "name": cedar.String(host), "upstream": cedar.String(""),
+		"readOnly": cedar.Boolean(false), "openWorld": cedar.Boolean(true), "tags": setOf(nil),
+		"labels": setOf([]string{"external"}),
+	}
+}
+
+// requestContext returns the part of the context that only connections have.
+func (t *Target) requestContext() cedar.RecordMap {
+	if t.IsOpaque() {
+		return nil
+	}
+	path := t.URL.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	return cedar.RecordMap{"method": cedar.String(t.Method), "path": cedar.String(path)}
+}
+
+// ReachesHost reports whether the principal could be permitted some connection to a host, given in
+// lower case. Port, scheme, method, path and the program are unknown.
+func (s *Sight) ReachesHost(host string) bool {
+	about := hostAttributes(host)
+	for _, name := range []cedar.String{"port", "scheme", "destructive", "idempotent"} {
+		about[name] = eval.Variable(name)
+	}
+	return s.showsResource(&facts{action: connectAction, entity: cedar.Entity{
+		UID: cedar.NewEntityUID(hostType, cedar.String(host)), Attributes: cedar.NewRecord(about)}})
+}
+
+// ExplainPermit returns the smallest policy that would permit a target, in one line.
+func (t *Target) ExplainPermit() string {
+	when := ""
+	if t.URL.Scheme != "https" || t.Port != 443 {
+		when = fmt.Sprintf(" when { resource.scheme == %s && resource.port == %d }", quoteCedar(t.URL.Scheme), t.Port)
+	}
+	if !t.IsOpaque() {
+		if when == "" {
+			when = " when { "
+		} else {
+			when = strings.TrimSuffix(when, "}") + "&& "
+		}
+		when += "context.method == " + quoteCedar(t.Method) + " }"
+	}
+	return fmt.Sprintf("permit (principal, action == Action::\"connect\", resource == Host::%s)%s;", quoteCedar(t.Host),
+		when)
 }
 
 // denyRedaction denies a connection whose decision has fields to remove, since they can't be

@@ -85,7 +85,8 @@ func schemaFor(arguments string) string {
 func schemaOfAll(arguments string) string {
 	return schemaFor(arguments) + "type FileContext = {\n" + fmt.Sprintf(schemaContext, "{}") +
 		"};\ntype ConnectContext = {\n" +
-		fmt.Sprintf(schemaContext, "{}") + "  method: String,         // \"GET\"\n};\n" + schemaRest
+		fmt.Sprintf(schemaContext, "{}") + "  method: String,         // \"GET\"\n" +
+		"  path: String,           // \"/items\", percent-encoded, without the query\n};\n" + schemaRest
 }
 
 // Schema returns the Cedar schema of everything that policies can name, including the types of the

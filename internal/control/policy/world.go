@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +46,7 @@ func (e *Engine) newWorld(r Request) (*world, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.about["method"] = cedar.String(t.Method)
+		maps.Copy(w.about, t.requestContext())
 	}
 	w.about["program"] = cedar.Boolean(r.Parent != "")
 	w.about["labels"] = setOf(r.Labels)
@@ -172,7 +173,7 @@ func (e *Engine) sightContext(r Request) cedar.Record {
 }
 
 // callAttributes are the attributes of the context that only a call has.
-var callAttributes = []cedar.String{"arguments", "program", "labels", "findings"}
+var callAttributes = []cedar.String{"arguments", "program", "labels", "findings", "method", "path"}
 
 // unknownContext returns a context in which the values that only a call has are unknown.
 func unknownContext(about cedar.RecordMap) cedar.Record {
@@ -246,7 +247,12 @@ func (s *Sight) Shows(t *tool.Tool) bool {
 		return slices.ContainsFunc(s.engine.rules,
 			func(r *rule) bool { return !r.forbid && r.includesAction(connectAction) })
 	}
-	w := &world{facts: s.engine.toolFacts(t), user: s.user}
+	return s.showsResource(s.engine.toolFacts(t))
+}
+
+// showsResource reports whether some use of a resource could be permitted.
+func (s *Sight) showsResource(f *facts) bool {
+	w := &world{facts: f, user: s.user}
 	env := s.env
 	env.Action, env.Resource, env.Entities = w.actionUID(), w.facts.entity.UID, w
 	var may bool

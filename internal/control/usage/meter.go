@@ -137,7 +137,7 @@ func (m *Meter) countCall(c *tool.Call, t *tool.Tool, r *tool.Result, err error,
 // sendsArguments reports whether a tool sends its arguments anywhere. Of Biplane's own tools, only
 // those for network access do.
 func sendsArguments(t *tool.Tool) bool {
-	return t != nil && (t.Upstream != tool.Own || t.Name == "fetch" || t.Name == "send")
+	return t != nil && (t.Upstream != tool.Own || t.Name == "fetch" || t.Name == "send" || t.Name == "connect")
 }
 
 // queueText queues a text for counting its tokens, or estimates them. t.mu is held.

@@ -11,6 +11,8 @@ package egress
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -47,6 +49,8 @@ type Config struct {
 	Private []netip.Prefix // addresses that may be reached besides public ones
 	Version string         // of Biplane, for User-Agent
 	Network Network        // nil: this machine's
+	// Authorities are certificates in PEM that are trusted besides the system's.
+	Authorities []byte
 }
 
 // A Network knows the addresses of names and of this machine.
@@ -104,10 +108,19 @@ func New(cfg Config) *Client {
 		cfg.Network = hostNetwork{}
 	}
 	c := &Client{cfg: cfg, hosts: map[string]*host{}}
+	var trusted *tls.Config // nil: the system's authorities
+	if len(cfg.Authorities) > 0 {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		pool.AppendCertsFromPEM(cfg.Authorities)
+		trusted = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
 	c.http = &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext: c.dial, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxAnswer,
+			DialContext: c.dial, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxAnswer, TLSClientConfig: trusted,
 			TLSHandshakeTimeout:   10 * time.Second,
 			ResponseHeaderTimeout: maxTime, IdleConnTimeout: 30 * time.Second, MaxIdleConns: 64,
 		},
@@ -128,7 +141,7 @@ func (c *Client) Do(ctx context.Context, q Request) (*Response, error) {
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
-	r, err := request(ctx, q)
+	r, err := buildRequest(ctx, q)
 	if err != nil {
 		return nil, tool.NotSent(err)
 	}
@@ -197,13 +210,13 @@ func (c *Client) explainFailure(ctx context.Context, q Request, err error) error
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return &tool.Error{Kind: tool.Unavailable, Msg: fmt.Sprintf("%s %s: %s", q.Method, q.URL.Host, reason(q.URL, err)),
-		Err: err}
+	return &tool.Error{Kind: tool.Unavailable, Err: err,
+		Msg: fmt.Sprintf("%s %s: %s", q.Method, q.URL.Host, describeFailure(q.URL, err))}
 }
 
-// reason says why a request failed, without the addresses of this machine, of its resolver or of
-// hosts, which programs don't need.
-func reason(u *url.URL, err error) string {
+// describeFailure says why a request failed, without the addresses of this machine, of its resolver
+// or of hosts, which programs don't need.
+func describeFailure(u *url.URL, err error) string {
 	var lookup *net.DNSError
 	var op *net.OpError
 	var broken *url.Error
@@ -213,17 +226,17 @@ func reason(u *url.URL, err error) string {
 	case errors.As(err, &lookup):
 		return fmt.Sprintf("the host name %q could not be looked up: try again later", u.Hostname())
 	case errors.As(err, &op):
-		return reason(u, because(op))
+		return describeFailure(u, findCause(op))
 	case errors.As(err, &broken): // the program knows the URL
-		return reason(u, broken.Err)
+		return describeFailure(u, broken.Err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the server closed the connection before its answer was complete"
 	}
 	return err.Error()
 }
 
-// because returns the cause of a failed network operation, without its addresses.
-func because(op *net.OpError) error {
+// findCause returns the cause of a failed network operation, without its addresses.
+func findCause(op *net.OpError) error {
 	var number syscall.Errno
 	switch {
 	case op.Timeout() && op.Op == "dial":
@@ -242,7 +255,7 @@ func because(op *net.OpError) error {
 var ours = []string{"host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer",
 	"keep-alive", "expect", "accept-encoding"}
 
-func request(ctx context.Context, q Request) (*http.Request, error) {
+func buildRequest(ctx context.Context, q Request) (*http.Request, error) {
 	if len(q.Body) > MaxBody {
 		return nil, tool.Errorf(tool.Limit, "the body has %d bytes: the maximum is %d MiB", len(q.Body), MaxBody>>20)
 	}
@@ -261,7 +274,7 @@ func request(ctx context.Context, q Request) (*http.Request, error) {
 		if slices.Contains(ours, lower) || strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-") {
 			return nil, tool.Errorf(tool.Invalid, "the header %q can't be set by a program: leave it out", name)
 		}
-		if !token(name) || strings.ContainsAny(value, "\r\n\x00") {
+		if !isToken(name) || strings.ContainsAny(value, "\r\n\x00") {
 			return nil, tool.Errorf(tool.Invalid, "invalid HTTP header %q", name)
 		}
 		r.Header.Set(name, value)
@@ -269,8 +282,8 @@ func request(ctx context.Context, q Request) (*http.Request, error) {
 	return r, nil
 }
 
-// token reports whether s is a valid header name (RFC 9110, section 5.6.2).
-func token(s string) bool {
+// isToken reports whether s is a valid header name (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 			strings.ContainsRune("!#$%&'*+-.^_`|~", c))
@@ -307,12 +320,12 @@ func (c *Client) dial(ctx context.Context, network, hostport string) (net.Conn, 
 	}
 	if last == nil {
 		last = tool.NotSent(tool.Errorf(tool.Denied, "%s has no public address (%s): programs reach others only "+
-			"where the configuration names their range (network: { private: [...] })", host, some(addrs)))
+			"where the configuration names their range (network: { private: [...] })", host, firstOf(addrs)))
 	}
 	return nil, last
 }
 
-func some(addrs []netip.Addr) string {
+func firstOf(addrs []netip.Addr) string {
 	if len(addrs) == 0 {
 		return "it has none"
 	}

@@ -76,6 +76,7 @@ type Config struct {
 	Door     tool.Caller    // accepts the calls of programs
 	Programs Preparer
 	Tools    Tools // nil: NoTools
+	Hosts    Hosts // nil: no program has a network
 	// Access authorizes file operations; nil: principals may do anything with their own files.
 	Access vfs.Access
 	// Store holds sessions and skills; nil: there are none, and no program is suspended.

@@ -42,6 +42,9 @@ func (m *machine) runGuest() (exit int, err error) {
 		able := m.pauses.startRun(cancel)
 		cmd := &sandbox.Cmd{Guest: m.dialog.stream.Open(), Ask: m.dialog.answerQuestion,
 			Keep: able || m.hold != nil, Next: m.dialog.stream.Next}
+		if m.x.cfg.Hosts != nil && m.isProcess() {
+			cmd.Traffic = &traffic{calls: m.dialog.calls}
+		}
 		cmd.CPU = m.meter.remaining(m.x.cfg.Limits.CPU)
 		exit, err = m.box.Run(ctx, cmd)
 		cancel(nil)

@@ -39,6 +39,9 @@ func loadPast(ctx context.Context, from Control, st *journal.History) (p past, e
 	}
 	p.records = map[string]string{}
 	for _, c := range all { // the newest first
+		if isConnection(c.Call) {
+			continue // journals don't have connections
+		}
 		if p.records[c.Call] == "" {
 			p.records[c.Call] = c.Record
 		}

@@ -29,7 +29,8 @@ await attempt("set-user-ID file", () => {
 
 // Processes, and what they inherit.
 await attempt("other processes", () => fs.readdirSync("/proc").filter((n) => +n > 200).length);
-const known = ["PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "TZ", "TERM", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONSAFEPATH", "NODE_PATH"];
+const known = ["PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "TZ", "TERM", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONSAFEPATH", "NODE_PATH",
+  "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "npm_config_cafile", "NODE_EXTRA_CA_CERTS", "NODE_OPTIONS"];
 await attempt("environment", () => Object.keys(process.env).filter((n) => !known.includes(n)).join());
 await attempt("environment of the first process", () => fs.readFileSync("/proc/1/environ", "utf8").split("\0").filter((v) => v && !known.includes(v.split("=")[0])).join());
 await attempt("arguments of the first process", () => fs.readFileSync("/proc/1/cmdline", "utf8").split("\0").filter((v) => v.includes("biplane") && v !== "/biplane/agent.js").join());
@@ -52,8 +53,12 @@ await attempt("network of the gateway", () => Object.values(os.networkInterfaces
 
 // Network.
 const connected = (options) => new Promise((resolve) => {
-  const s = net.connect(options, () => { s.destroy(); resolve(true); });
-  s.setTimeout(1000, () => { s.destroy(); resolve(false); });
+  // A connection that no one answers, or that is refused on behalf of the gateway, leads nowhere.
+  let answer = "";
+  const s = net.connect(options, () => { s.write("GET / HTTP/1.0\r\nHost: x\r\n\r\n"); });
+  s.on("data", (d) => { answer += d; });
+  s.on("close", () => { resolve(answer !== "" && !answer.includes("\r\n\r\nbiplane: ")); });
+  s.setTimeout(2000, () => { s.destroy(); });
   s.on("error", () => { resolve(false); });
 });
 for (const host of ["127.0.0.1", "169.254.169.254", "10.0.0.1", "192.168.0.1", "1.1.1.1", "0.0.0.0", "::1", "::ffff:127.0.0.1", "2130706433"]) {
@@ -69,7 +74,7 @@ await attempt("send UDP", () => new Promise((resolve) => {
 }));
 await attempt("resolve a name", () => dns.promises.lookup("example.com"));
 await attempt("ask a name server", () => new dns.promises.Resolver({ timeout: 200, tries: 1 }).resolve4("example.com"));
-await attempt("network of a child", () => spawnSync("bash", ["-c", "exec 4<>/dev/tcp/127.0.0.1/80"]).status === 0);
+await attempt("network of a child", () => spawnSync("bash", ["-c", "exec 4<>/dev/tcp/1.1.1.1/80"]).status === 0);
 await attempt("network of a thread", () => new Promise((resolve) => {
   const w = new Worker(`const { parentPort } = require("worker_threads");
     require("net").connect(80, "1.1.1.1", () => parentPort.postMessage(true)).on("error", () => parentPort.postMessage(false))`, { eval: true });

@@ -51,7 +51,8 @@ attempt("open by handle", lambda: call(304, -100, b"x" * 16, 0))
 # Processes.
 attempt("other processes", lambda: [p for p in glob.glob("/proc/[0-9]*") if int(p[6:]) > 50])
 attempt("environment of the first process", lambda: [v for v in open("/proc/1/environ").read().split("\0") if v and v.split("=")[0] not in
-        ("PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "TZ", "TERM", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONSAFEPATH")])
+        ("PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "TZ", "TERM", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONSAFEPATH",
+         "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "npm_config_cafile", "NODE_EXTRA_CA_CERTS")])
 attempt("inherited descriptors", lambda: [d for d in os.listdir("/proc/self/fd") if int(d) > 3 and os.path.exists("/proc/self/fd/" + d) and not os.readlink("/proc/self/fd/" + d).startswith(("pipe:", "/proc/"))])
 attempt("signal the parent", lambda: os.getppid() and os.kill(os.getppid(), 0) is None)
 attempt("signal everybody outside", lambda: os.kill(2**22 - 1, 0) is None)
@@ -87,16 +88,45 @@ for family in (socket.AF_NETLINK, socket.AF_PACKET, socket.AF_VSOCK, 38, socket.
 attempt("raw socket", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
 
 
-def connect(host, port=80, family=socket.AF_INET):
+def connect(host, port=80, family=socket.AF_INET, request=b"GET / HTTP/1.0\r\nHost: %s\r\n\r\n"):
+    """Connects, and reports whether something answers that doesn't refuse on behalf of the gateway."""
     s = socket.socket(family, socket.SOCK_STREAM)
-    s.settimeout(1)
+    s.settimeout(2)
     s.connect((host, port))
-    return True
+    s.sendall(request.replace(b"%s", host.encode()))
+    answer = b""
+    while part := s.recv(4096):
+        answer += part
+    return answer and b"\r\n\r\nbiplane: " not in answer and not answer.startswith(b"HTTP/1.1 400 ") and answer
 
 
-for host in ("127.0.0.1", "169.254.169.254", "10.0.0.1", "192.168.0.1", "1.1.1.1", "0.0.0.0"):
-    attempt("connect to " + host, lambda: connect(host))
-attempt("connect over IPv6", lambda: connect("::1", 80, socket.AF_INET6))
+def through_proxy(target):
+    return connect("127.0.0.1", 3128, request=b"CONNECT " + target + b" HTTP/1.1\r\nHost: " + target + b"\r\n\r\n")
+
+
+def ask_names(kind, name):
+    """Asks the name server for records, and returns its answers."""
+    labels = b"".join(bytes([len(l)]) + l for l in name.split(b".") if l)
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.settimeout(2)
+    s.connect(("127.0.0.1", 53))
+    s.send(b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00" + labels + b"\x00" + kind.to_bytes(2, "big") + b"\x00\x01")
+    answer = s.recv(4096)
+    return int.from_bytes(answer[6:8], "big") and answer
+
+
+for host in ("127.0.0.1", "127.1", "127.64.0.1", "127.255.255.254", "2130706433", "0x7f000001", "0177.0.0.1", "169.254.169.254", "10.0.0.1", "192.168.0.1", "1.1.1.1", "0.0.0.0"):
+    for port in (80, 443, 8420):
+        attempt("connect to %s port %d" % (host, port), lambda: connect(host, port))
+for host in ("::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "fd00:ec2::254", "2606:4700:4700::1111"):
+    attempt("connect over IPv6 to " + host, lambda: connect(host, 80, socket.AF_INET6))
+for target in (b"127.0.0.1:8420", b"127.1:80", b"2130706433:80", b"0x7f.1:80", b"[::1]:80", b"[::ffff:a9fe:a9fe]:80", b"169.254.169.254:80", b"metadata.google.internal:80",
+               b"localhost:8420", b"example.com:443", b"example.com.:443", b"EXAMPLE.com:443", b"example.com:0443", b"example.com\0.evil:443", b"a@example.com:443", b"example.com:443@x:1"):
+    attempt("proxy to %r" % target, lambda: through_proxy(target))
+attempt("proxy to a URL", lambda: connect("127.0.0.1", 3128, request=b"GET http://127.0.0.1:8420/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))
+attempt("proxy with another host", lambda: connect("127.0.0.1", 3128, request=b"GET http://example.com/ HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n"))
+for kind in (1, 5, 10, 16, 28, 33, 65, 255):
+    attempt("DNS records of type %d" % kind, lambda: ask_names(kind, b"a" * 60 + b"." + b"b" * 60 + b".example.com"))
 attempt("send UDP", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("1.1.1.1", 53)))
 attempt("resolve a name", lambda: socket.getaddrinfo("example.com", 80))
 attempt("interfaces", lambda: [i for _, i in socket.if_nameindex() if i != "lo"])

@@ -104,6 +104,9 @@ type Cmd struct {
 	// guest is lost. Its context is done when the guest is stopped.
 	Next func(ctx context.Context) (line []byte)
 	CPU  time.Duration // limit of the guest's CPU time in this Run, if less than the Spec's
+	// Traffic decides on the guest's connections during this Run, if its kind has a network. Nil:
+	// none is permitted.
+	Traffic Traffic
 
 	Usage Usage // resources used by the Run; set when Run returns
 }

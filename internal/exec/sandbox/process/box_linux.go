@@ -55,7 +55,8 @@ type box struct {
 	process *os.Process
 	conn    *os.File
 	in      *bufio.Reader
-	said    launch.Tail   // the beginning of standard error before the interpreter runs
+	said    launch.Tail // the beginning of standard error before the interpreter runs
+	gate    gate
 	output  *output       // what the agent for Node.js and its processes write; nil: another runtime
 	ended   chan struct{} // closed when the process has ended
 	state   *os.ProcessState
@@ -171,7 +172,7 @@ func (b *box) awaitAgent(s setup) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.conn.Write(append(line, '\n')); err == nil {
+	if _, err := b.conn.Write(append(line, '\n')); err == nil && b.gate.receiveListeners(b.conn) == nil {
 		kind, _, err := b.readFrame()
 		switch {
 		case err == nil && kind == frameReady:
@@ -251,12 +252,14 @@ func (b *box) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
 	quit := make(chan struct{})
 	var others sync.WaitGroup
 	others.Go(func() { b.watchCPU(before, cmd.CPU, quit) })
+	closeNetwork := b.gate.openTraffic(ctx, cmd.Traffic)
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
 		b.feedLines(cmd.Guest)
 	}()
 	exit, err = b.pumpFrames(ctx, cmd)
+	closeNetwork()
 	b.output.detachGuest()
 	unhook()
 	close(quit)
@@ -496,6 +499,7 @@ func (b *box) Close() error {
 		<-b.ended
 	}
 	b.runs.Wait() // a Run in progress ends now
+	b.gate.closeListeners()
 	b.d.forgetBox(b)
 	if b.conn != nil {
 		_ = b.conn.Close() // nothing is lost: the other side has ended

@@ -319,6 +319,9 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	if !g.canCountCPU() && b.spec.CPU > 0 {
 		s.CPUSeconds = int64(b.spec.CPU/time.Second) + 1
 	}
+	if s.Network, err = b.gate.createGate(d.cfg.Network, b.spec.Runtime); err != nil {
+		return err
+	}
 	if err := b.startProcess(d.cfg.Command, h.files); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ func EnterSandbox() error {
 		do   func(*setup) error
 	}{
 		{"make the root", makeRoot},
+		{"open the network", openNetwork},
 		{"name the host", func(*setup) error { return unix.Sethostname([]byte("sandbox")) }},
 		{"raise the loopback interface", raiseLoopback},
 		{"close inherited descriptors", closeDescriptors},
@@ -73,22 +75,29 @@ const (
 	minHeap      = 16
 )
 
-// readSetup reads the driver's line. The driver sends it when this process is in its control
-// groups.
+// readSetup reads the driver's line, and nothing after it. The driver sends it when this process is
+// in its control groups.
 func readSetup(fd int) (*setup, error) {
 	var line []byte
-	for b := make([]byte, 1); ; {
-		n, err := unix.Read(fd, b)
+	for b := make([]byte, maxSetup); ; {
+		n, _, err := unix.Recvfrom(fd, b, unix.MSG_PEEK)
+		end := bytes.IndexByte(b[:max(n, 0)], '\n')
+		if end >= 0 {
+			n = end + 1
+		}
+		if err == nil && n > 0 {
+			n, err = unix.Read(fd, b[:n])
+		}
 		switch {
 		case err == unix.EINTR:
 			continue
-		case err != nil || n == 0 || len(line) > maxSetup:
+		case err != nil || n <= 0 || len(line) > maxSetup:
 			return nil, errors.New("this command is for internal use: it starts a sandbox")
 		}
-		if b[0] == '\n' {
+		line = append(line, b[:n]...)
+		if end >= 0 {
 			break
 		}
-		line = append(line, b[0])
 	}
 	s := &setup{}
 	if err := json.Unmarshal(line, s); err != nil {
@@ -177,8 +186,10 @@ func restrictFiles(s *setup) error {
 		rules = append(rules, landlock.Rule{Path: dev, Access: device})
 	}
 	const scopes = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
-	// In a machine TCP is possible, on the loopback interface: there is no other.
-	fd, err := landlock.MakeRules(version, landlock.Limit{Scopes: scopes, TCP: s.Runtime != machineRuntime}, rules...)
+	// With a network, and in a machine, TCP is possible on the loopback interface: there is no
+	// other.
+	tcp := s.Network == nil && s.Runtime != machineRuntime
+	fd, err := landlock.MakeRules(version, landlock.Limit{Scopes: scopes, TCP: tcp}, rules...)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -208,6 +209,13 @@ func environmentOf(s *setup) []string {
 	out := slices.Clone(shell.Environment)
 	if s.Runtime == "js" {
 		out = append(out, "NODE_PATH="+nodeguest.SearchPath)
+	}
+	if s.Network != nil {
+		out = append(out, s.Network.Environment...)
+		if s.Runtime == "js" { // the variable costs Node 45 ms at its start, this only when TLS begins
+			out = slices.DeleteFunc(out, func(v string) bool { return strings.HasPrefix(v, "NODE_EXTRA_CA_CERTS=") })
+			out = append(out, "NODE_OPTIONS=--use-openssl-ca")
+		}
 	}
 	for _, e := range s.Environment {
 		name := e[:slices.Index([]byte(e), '=')+1]

@@ -6,8 +6,9 @@
 // this binary (EnterSandbox), which arms the protections and then executes the agent: the guest's
 // end of the protocol, over a socket. For Python that is the interpreter with the runtime of the
 // embedded engine (package pyguest), for JavaScript Node.js with that of package nodeguest, and for
-// shell scripts this binary again (package shell). There is
-// no network.
+// shell scripts this binary again (package shell). Its network is the loopback interface. Listeners
+// there, which the sandbox passes out before any program runs, lead to the gateway
+// (Config.Network).
 //
 // Guests are not deterministic, so they can be neither stored nor replayed.
 package process
@@ -17,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
 )
@@ -54,10 +56,12 @@ type Config struct {
 	NodeModules string
 	Images      *image.Store // images by name; nil: none
 
-	Disk      int64        // bytes of the files of a sandbox; default 256 MiB
-	Processes int          // maximum number of processes and threads of a sandbox; default 512
-	Warm      int          // maximum number of sandboxes that are started ahead; default 0
-	Log       *slog.Logger // default: nothing is logged
+	Disk      int64 // bytes of the files of a sandbox; default 256 MiB
+	Processes int   // maximum number of processes and threads of a sandbox; default 512
+	Warm      int   // maximum number of sandboxes that are started ahead; default 0
+	// Network is the network of the sandboxes; nil: they have none.
+	Network sandbox.Network
+	Log     *slog.Logger // default: nothing is logged
 }
 
 const (

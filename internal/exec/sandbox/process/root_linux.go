@@ -31,6 +31,9 @@ func makeRoot(s *setup) error {
 	if err := shareSystem(root, s.Image); err != nil {
 		return err
 	}
+	if err := writeNetworkFiles(root, s.Network); err != nil {
+		return err
+	}
 	quota := fmt.Sprintf("mode=0755,uid=%d,gid=%d,size=%d,nr_inodes=32k", insider, insider, s.Disk)
 	for _, m := range []mount{
 		{"/dev", "tmpfs", "mode=0755,size=64k,nr_inodes=64", unix.MS_NOSUID},

@@ -1,5 +1,7 @@
 package process
 
+import "github.com/biplane-dev/biplane/internal/exec/sandbox/netns"
+
 // A setup is what the driver tells EnterSandbox: one line of JSON on the socket.
 type setup struct {
 	Runtime     string `json:"runtime"`     // Spec.Runtime
@@ -16,4 +18,6 @@ type setup struct {
 	Memory      int64       `json:"memory"`      // bytes
 	AddressMax  int64       `json:"address_max"` // bytes of address space of a process; 0: not limited
 	CPUSeconds  int64       `json:"cpu_seconds"` // of a process; 0: not limited
+	// Network is what the sandbox needs to know of its network; nil: it has none.
+	Network *netns.Setup `json:"network,omitempty"`
 }

@@ -1,0 +1,243 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/egress"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A peeked is a connection whose first bytes were read, and are still to be used.
+type peeked struct {
+	tcp   *net.TCPConn
+	first []byte
+}
+
+// A connRest is a net.Conn without its streams.
+type connRest interface {
+	Close() error
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+	SetDeadline(time.Time) error
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+// A joinedConn is a net.Conn with other streams.
+type joinedConn struct {
+	connRest
+	io.Reader
+	io.Writer
+}
+
+// openConn returns the connection from its first byte on.
+func (p *peeked) openConn() net.Conn {
+	return joinedConn{p.tcp, io.MultiReader(bytes.NewReader(p.first), p.tcp), p.tcp}
+}
+
+// peekFirst waits for the first bytes of the client. There are none if the client is silent.
+func (p *peeked) peekFirst(wait time.Duration) ([]byte, error) {
+	if len(p.first) > 0 {
+		return p.first, nil
+	}
+	b := make([]byte, 1024)
+	_ = p.tcp.SetReadDeadline(time.Now().Add(wait)) // fails only if it is closed
+	defer func() { _ = p.tcp.SetReadDeadline(time.Time{}) }()
+	n, err := p.tcp.Read(b)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return nil, nil
+	}
+	p.first = b[:n]
+	return p.first, err
+}
+
+// serveTarget serves a connection to a target, and closes it. Its first bytes say whether it is TLS
+// or HTTP. Everything else is decided on as a whole.
+func (s *service) serveTarget(p *peeked, t target) {
+	wait := silentTime
+	if t.port == 80 || t.port == 443 {
+		wait = sniffTime
+	}
+	first, err := p.peekFirst(wait)
+	switch {
+	case err != nil:
+		s.closeConn(p.tcp)
+	case len(first) > 0 && first[0] == 22: // a TLS handshake
+		s.serveTLS(p, t)
+	case isHTTP(first):
+		s.serveHTTP(&origin{Conn: p.openConn(), service: s, raw: p.tcp, scheme: "http", target: t})
+	default:
+		defer s.closeConn(p.tcp)
+		_ = s.openTunnel(p, t, "tcp") // the program reads the end of the connection, and its note
+	}
+}
+
+// methods lists the methods of requests.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+// isHTTP reports whether a client begins with a request of HTTP/1.
+func isHTTP(first []byte) bool {
+	return slices.ContainsFunc(append(methods, "CONNECT", "TRACE"), func(m string) bool {
+		return bytes.HasPrefix(first, []byte(m+" "))
+	})
+}
+
+// serveTLS serves a connection whose client begins TLS.
+func (s *service) serveTLS(p *peeked, t target) {
+	if err := checkHello(p, t.host); err != nil {
+		defer s.closeConn(p.tcp)
+		s.traffic.AddNote("network: " + tool.AsError(err).Msg)
+		_ = s.callNetwork(s.ctx, "connect", http.MethodConnect, t.makeURL("https", "/"), failing{err})
+		return
+	}
+	if s.traffic.PermitsConnection(opaqueArguments(t.makeURL("https", "/"))) {
+		defer s.closeConn(p.tcp)
+		_ = s.openTunnel(p, t, "https") // the program reads the end of the connection, and its note
+		return
+	}
+	opened := tls.Server(p.openConn(), &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return s.gate.authority.issueLeaf(t.host)
+		}})
+	ctx, cancel := context.WithTimeout(s.ctx, sniffTime)
+	defer cancel()
+	if err := opened.HandshakeContext(ctx); err != nil {
+		s.traffic.AddNote("network: TLS with " + t.host + " must be opened, because policy depends on its requests, " +
+			"and the program doesn't trust the sandbox's certificates (SSL_CERT_FILE), or doesn't speak HTTP/1.1")
+		s.closeConn(p.tcp)
+		return
+	}
+	s.serveHTTP(&origin{Conn: opened, service: s, raw: p.tcp, scheme: "https", target: t})
+}
+
+// encryptedHello is the extension of an encrypted ClientHello, which hides the server's name.
+const encryptedHello = 0xfe0d
+
+// checkHello reads the ClientHello, which is read again, and checks that it names the host.
+func checkHello(p *peeked, host string) error {
+	var read bytes.Buffer
+	c := p.openConn()
+	var name string
+	var extensions []uint16
+	done := errors.New("read")
+	_ = p.tcp.SetReadDeadline(time.Now().Add(sniffTime)) // fails only if it is closed
+	cfg := &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		name, extensions = h.ServerName, h.Extensions
+		return nil, done
+	}}
+	err := tls.Server(joinedConn{c, io.TeeReader(c, &read), io.Discard}, cfg).Handshake()
+	_ = p.tcp.SetReadDeadline(time.Time{})
+	p.first = append(read.Bytes(), p.first[min(read.Len(), len(p.first)):]...)
+	if !errors.Is(err, done) {
+		return tool.Errorf(tool.Invalid, "the TLS client of the connection to %s sent no valid ClientHello", host)
+	}
+	if slices.Contains(extensions, encryptedHello) {
+		return tool.Errorf(tool.Denied,
+			"the TLS client hides the server's name (ECH) in a connection to %s: turn that off", host)
+	}
+	_, isAddress := netip.ParseAddr(host)
+	if name == "" && isAddress == nil {
+		return nil
+	}
+	if said, err := canonicalHost(name); err != nil || said != host {
+		return tool.Errorf(tool.Denied,
+			"the TLS client names the server %q in a connection to %s: both must be the same", clipText(name), host)
+	}
+	return nil
+}
+
+// A failing is the Exchange of a connection that is invalid.
+type failing struct{ err error }
+
+// MakeExchange returns the error.
+func (f failing) MakeExchange(context.Context, *egress.Client, *url.URL) (*tool.Result, error) {
+	return nil, tool.NotSent(f.err)
+}
+
+// openTunnel has a connection decided on, and passes its bytes on.
+func (s *service) openTunnel(p *peeked, t target, scheme string) error {
+	return s.callNetwork(s.ctx, "connect", http.MethodConnect, t.makeURL(scheme, "/"), &tunnel{inner: p, target: t})
+}
+
+// A tunnel is the Exchange of a connection whose bytes pass through.
+type tunnel struct {
+	inner  *peeked
+	target target
+	active atomic.Int64 // when bytes last passed, in milliseconds
+}
+
+// MakeExchange connects to the target, and passes bytes in both directions until both ends have
+// closed.
+func (x *tunnel) MakeExchange(ctx context.Context, c *egress.Client, _ *url.URL) (*tool.Result, error) {
+	outer, err := c.DialHost(ctx, x.target.host, x.target.port)
+	if err != nil {
+		return nil, err
+	}
+	defer outer.Close()
+	defer context.AfterFunc(ctx, func() { outer.Close(); x.inner.tcp.Close() })()
+	first := x.inner.first
+	if _, err := outer.Write(first); err != nil {
+		return nil, tool.Errorf(tool.Unavailable, "connect to %s: %w", x.target.host, err)
+	}
+	x.active.Store(time.Now().UnixMilli())
+	var sent, received int64
+	var back sync.WaitGroup
+	back.Go(func() { received = x.passBytes(x.inner.tcp, outer) })
+	sent = x.passBytes(outer, x.inner.tcp) + int64(len(first))
+	back.Wait()
+	return countResult(0, sent, received)
+}
+
+// passAtOnce is the number of bytes that pass between two looks at the time.
+const passAtOnce = 1 << 20
+
+// passBytes copies from one end to the other until the first has no more, or nothing passes for too
+// long.
+func (x *tunnel) passBytes(to, from net.Conn) (n int64) {
+	for {
+		_ = from.SetReadDeadline(time.Now().Add(idleTime)) // fails only if it is closed
+		m, err := io.CopyN(to, from, passAtOnce)
+		n += m
+		if m > 0 {
+			x.active.Store(time.Now().UnixMilli())
+		}
+		var timeout net.Error
+		switch idle := time.Since(time.UnixMilli(x.active.Load())); {
+		case err == nil, errors.As(err, &timeout) && timeout.Timeout() && idle < idleTime:
+			continue
+		case errors.Is(err, io.EOF):
+			if half, ok := to.(interface{ CloseWrite() error }); ok {
+				_ = half.CloseWrite() // the other end may have closed
+			}
+			return n
+		}
+		_, _ = to.Close(), from.Close() // both directions end
+		return n
+	}
+}
+
+// countResult returns the result of an exchange, for the record.
+func countResult(status int, sent, received int64) (*tool.Result, error) {
+	b, err := tool.Marshal(struct {
+		Status   int   `json:"status,omitempty"`
+		Sent     int64 `json:"sent"`
+		Received int64 `json:"received"`
+	}{status, sent, received})
+	if err != nil {
+		return nil, err
+	}
+	return tool.StructuredResult(b)
+}

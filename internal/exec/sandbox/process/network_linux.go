@@ -1,0 +1,117 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/netns"
+)
+
+// A gate is the host's end of a sandbox's network. The zero gate has none.
+type gate struct {
+	sandbox.Gate
+	reason string // why there is no network
+	noted  sync.Once
+}
+
+// createGate creates the host's end, and returns what the sandbox needs to know.
+// Machines have none: no program's traffic is decided on there.
+func (g *gate) createGate(n sandbox.Network, runtime string) (*netns.Setup, error) {
+	if n == nil || runtime == machineRuntime {
+		return nil, nil
+	}
+	var err error
+	if g.Gate, err = n.NewGate(); err != nil {
+		return nil, err
+	}
+	s := g.DescribeSetup()
+	return &s, nil
+}
+
+// receiveListeners receives the listeners that the sandbox opened. A sandbox that can't open them
+// has no network: its programs learn why.
+func (g *gate) receiveListeners(conn *os.File) error {
+	if g.Gate == nil {
+		return nil
+	}
+	files, err := netns.ReceiveListeners(conn)
+	switch {
+	case errors.Is(err, netns.ErrUnavailable):
+		g.reason = err.Error()
+		return nil
+	case err != nil:
+		return err
+	}
+	return g.AttachListeners(files)
+}
+
+// openTraffic serves the sandbox's network until close is called.
+func (g *gate) openTraffic(ctx context.Context, t sandbox.Traffic) (close func()) {
+	switch {
+	case g.Gate == nil:
+		return func() {}
+	case g.reason != "":
+		if t != nil {
+			g.noted.Do(func() { t.AddNote(g.reason) })
+		}
+		return func() {}
+	}
+	return g.OpenTraffic(ctx, t)
+}
+
+func (g *gate) closeListeners() {
+	if g.Gate != nil {
+		_ = g.CloseListeners() // nothing is lost: the sandbox has ended
+	}
+}
+
+// openNetwork opens the listeners in the sandbox's network namespace, and passes them to the
+// driver.
+func openNetwork(s *setup) error {
+	if s.Network == nil {
+		return nil
+	}
+	fds, err := netns.OpenListeners(s.Network.Ports)
+	return netns.SendListeners(socketFD, fds, err)
+}
+
+// bundles lists where systems keep the certificates that they trust.
+var bundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/ca-bundle.pem", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem"}
+
+// maxBundle is the size of the largest bundle of certificates that fits in a sandbox's root.
+const maxBundle = 512 << 10
+
+// writeNetworkFiles writes the files by which programs find names and check certificates.
+func writeNetworkFiles(root string, n *netns.Setup) error {
+	if n == nil {
+		return nil
+	}
+	var trusted []byte
+	for _, path := range bundles {
+		b, err := os.ReadFile(root + path)
+		if err != nil {
+			b, err = os.ReadFile(path)
+		}
+		if err == nil && len(b) <= maxBundle {
+			trusted = b
+			break
+		}
+	}
+	for path, content := range map[string][]byte{
+		"/etc/resolv.conf":   []byte("nameserver " + netns.NameServer + "\noptions timeout:5 attempts:1\n"),
+		"/etc/nsswitch.conf": []byte("passwd: files\ngroup: files\nhosts: files dns\n"),
+		netns.AuthorityPath:  []byte(n.Authorities),
+		netns.BundlePath:     slices.Concat(trusted, []byte("\n"), []byte(n.Authorities)),
+	} {
+		if err := os.WriteFile(root+path, content, 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+	}
+	return nil
+}
