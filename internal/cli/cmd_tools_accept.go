@@ -165,7 +165,7 @@ func showWaiting(w io.Writer, u *api.Upstream) {
 	}
 }
 
-// summarizeNotice says in one line what a notice is about.
+// summarizeNotice describes in one line what a notice is about.
 func summarizeNotice(n *api.DefinitionNotice) string {
 	var says []string
 	switch n.Change {

@@ -1,9 +1,9 @@
 package config
 
-// ObservedTypes says for which upstreams the types of results are learned.
+// ObservedTypes selects the upstreams of which the types of results are learned.
 type ObservedTypes struct {
 	Off       bool            // unless Upstreams has the upstream
-	Upstreams map[string]bool // the upstreams that say so themselves
+	Upstreams map[string]bool // the upstreams with a setting of their own
 }
 
 // ListObservedTypes returns for which upstreams the types of results are learned.

@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Secrets says where the values of ${secret:NAME} come from. References are allowed in the entries
+// Secrets lists the sources of the values of ${secret:NAME}. References are allowed in the entries
 // of upstreams only. Parse doesn't resolve them: see Config.ReadServer and Config.ReadAPI.
 type Secrets struct {
 	Sources   []SecretSource // in the order in which they are asked; empty: the data folder

@@ -224,7 +224,7 @@ func (n *suspect) listFindings() (out []string) {
 	return out
 }
 
-// summarizeChange says in a few words what a person should look at.
+// summarizeChange describes in a few words what a person should look at.
 func (n *suspect) summarizeChange() (out []string) {
 	switch n.change {
 	case "new":

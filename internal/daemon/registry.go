@@ -76,7 +76,7 @@ func (a *approvedServers) guardCheck(check checking) checking {
 }
 
 // checkServer returns an error if an MCP server is not approved. c has the values of its secrets.
-// running says that it has been started.
+// running is set if it has been started.
 func (a *approvedServers) checkServer(c *config.Server, running bool) error {
 	shown := c.Shown()
 	what := shown.URL

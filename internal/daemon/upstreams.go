@@ -236,7 +236,7 @@ type toolObserver interface {
 	updateResource(upstream, uri string)
 }
 
-// places says where users reach this process.
+// places returns the addresses at which users reach this process.
 type places interface {
 	// publicURL returns the address that browsers and clients elsewhere use, without a path. It is
 	// empty if there is none, or if callers don't sign in.

@@ -81,7 +81,7 @@ func (s *Server) ConfigureServer(c Choice) (*Definition, error) {
 // hints maps types of packages to the runners that their descriptions may name.
 var hints = map[string][]string{"npm": {"", "npx"}, "pypi": {"", "uvx"}, "oci": {"", "docker", "podman"}}
 
-// explainLimits says why a package can't be used; empty if it can.
+// explainLimits returns why a package can't be used; empty if it can.
 func (p *Package) explainLimits() string {
 	known, ok := hints[p.RegistryType]
 	switch {

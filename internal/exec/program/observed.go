@@ -18,7 +18,7 @@ const (
 	maxShown   = 64 // bytes of the name of the field
 )
 
-// Results knows what was observed of the results of tools that don't declare their type.
+// Results has what was observed of the results of tools that don't declare their type.
 type Results interface {
 	// FindMissing reports on the last field of a path into results of a tool (check.Read.Path). ok
 	// is true if certainly none of the observed results had it.

@@ -75,7 +75,7 @@ var runtimes = map[string]string{"ts": "js", "py": "python"}
 // hasLanguage reports whether the driver runs a language.
 func (l *lab) hasLanguage(lang string) bool { return slices.Contains(l.caps.Runtimes, runtimes[lang]) }
 
-// missingLanguage says why a language is missing.
+// missingLanguage returns why a language is missing.
 func (l *lab) missingLanguage() string {
 	return "the engine of this build runs " + strings.Join(l.caps.Runtimes, ", ") + " only"
 }

@@ -220,7 +220,7 @@ func (s *played) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// differs says where two tapes of the same input differ, or returns "".
+// differs returns where two tapes of the same input differ, or returns "".
 func (t *tape) differs(other *tape) string {
 	for _, c := range []struct {
 		what string

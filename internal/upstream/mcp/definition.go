@@ -86,7 +86,7 @@ func (s *session) listTools(ctx context.Context, name string, patience time.Dura
 	return l, nil
 }
 
-// explainCut says why a list with another page is cut short, or "" if it isn't.
+// explainCut returns why a list with another page is cut short, or "" if it isn't.
 func explainCut(tools, pages, size int, again bool) string {
 	const cut = "its list of tools was cut short: "
 	switch {

@@ -46,7 +46,7 @@ func (k *checker) reportFault(rule string, at int, message, better string) {
 	k.found = append(k.found, Finding{Rule: rule, At: at, Message: message, Better: better})
 }
 
-// describeOrigin says where a tainted value comes from.
+// describeOrigin describes where a tainted value comes from.
 func (v *value) describeOrigin() string {
 	switch {
 	case v.taint&fromResult != 0:

@@ -272,7 +272,7 @@ func heldAttempts() []attempt {
 			var leaked []string
 			for fd := range 1024 {
 				var st unix.Stat_t
-				if unix.Fstat(fd, &st) != nil || ours(fd, st) {
+				if unix.Fstat(fd, &st) != nil || isExpected(fd, st) {
 					continue
 				}
 				leaked = append(leaked, fmt.Sprintf("%d (mode %o)", fd, st.Mode))
@@ -282,9 +282,9 @@ func heldAttempts() []attempt {
 	}
 }
 
-// ours reports whether a descriptor is one that every child has: /dev/null, the pipe of standard
-// error, the socket, the runtime's own, memory, and the page map of its own pages.
-func ours(fd int, st unix.Stat_t) bool {
+// isExpected reports whether a descriptor is one that every child has: /dev/null, the pipe of
+// standard error, the socket, the runtime's own, memory, and the page map of its own pages.
+func isExpected(fd int, st unix.Stat_t) bool {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFCHR:
 		return fd <= 1 && st.Rdev == unix.Mkdev(1, 3) // /dev/null

@@ -352,7 +352,7 @@ func (p *process) probe(ctx context.Context) (caps sandbox.Capabilities, err err
 		caps = clone(*said)
 		return caps, p.d.explain(&caps, p.hello.Protections)
 	}
-	r, err := p.boxes0().do(ctx, kindProbe, nil, nil)
+	r, err := p.asTarget().do(ctx, kindProbe, nil, nil)
 	if err != nil {
 		return caps, err
 	}
@@ -363,8 +363,8 @@ func (p *process) probe(ctx context.Context) (caps sandbox.Capabilities, err err
 	return caps, p.d.explain(&caps, p.hello.Protections)
 }
 
-// boxes0 returns the process itself as a target of operations.
-func (p *process) boxes0() *Sandbox {
+// asTarget returns the process itself as a target of operations.
+func (p *process) asTarget() *Sandbox {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.boxes[0]; s != nil {

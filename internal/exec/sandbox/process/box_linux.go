@@ -146,7 +146,7 @@ func (b *box) spawnAndWait(command []string, files []*os.File) error {
 			started <- err
 			return // without UnlockOSThread: the thread ends
 		}
-		// A GOMAXPROCS of 1 spares the process before the interpreter most of its threads.
+		// With GOMAXPROCS=1, the process that becomes the interpreter starts few threads.
 		p, err := os.StartProcess("/proc/self/exe", append([]string{"biplane"}, command...), &os.ProcAttr{
 			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Files: files, Sys: attributes,
 		})
