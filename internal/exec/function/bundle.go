@@ -30,6 +30,9 @@ func readText(folder fs.FS, name string, most int64) (string, error) {
 
 // readBytes reads a file.
 func readBytes(folder fs.FS, name string, most int64) ([]byte, error) {
+	if info, err := fs.Stat(folder, name); err == nil && !info.Mode().IsRegular() {
+		return nil, tool.Errorf(tool.Invalid, "%s is not a regular file", name) // opening a pipe would block
+	}
 	f, err := folder.Open(name)
 	if err != nil {
 		return nil, readError(name, err)
