@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A rawPeer is a scripted server that violates the protocol, and never re-encodes what it receives.
@@ -22,6 +24,7 @@ type rawPeer struct {
 	seen      []string // methods
 	cancelled []string // request ids
 	asked     map[string]chan string
+	first     *rawMessage // the first call of a pair
 }
 
 // A rawMessage is a message as received.
@@ -279,6 +282,14 @@ func (p *rawPeer) call(m rawMessage) {
 		go p.ask(m)
 	case "ask":
 		go p.askThis(m)
+	case "ask often":
+		go p.askOften(m)
+	case "pair": // the second of two calls at once makes it ask
+		if p.first == nil {
+			p.first = &m
+			return
+		}
+		go p.askPair(*p.first, m)
 	case "ask modern": // its arguments are the questions
 		if len(m.Params.Answers) > 0 {
 			p.line("%s", ok)
@@ -345,12 +356,34 @@ func (p *rawPeer) call(m rawMessage) {
 
 // askThis sends a form, and answers with the client's response.
 func (p *rawPeer) askThis(m rawMessage) {
-	id := `"this-` + string(m.ID) + `"`
+	b, _ := json.Marshal(map[string]any{"content": []any{}, "answer": p.askForm(`"this-` + string(m.ID) + `"`)})
+	p.line(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, b)
+}
+
+// askForm sends a form, and returns the client's response.
+func (p *rawPeer) askForm(id string) string {
 	c := make(chan string, 1)
 	p.asked[id] = c
 	p.line(`{"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":{"message":"m","requestedSchema":{}}}`, id)
-	b, _ := json.Marshal(map[string]any{"content": []any{}, "answer": <-c})
+	return <-c
+}
+
+// askOften sends more forms than a server may, and answers with the responses.
+func (p *rawPeer) askOften(m rawMessage) {
+	var answers []string
+	for i := range tool.MaxRounds + 5 {
+		answers = append(answers, p.askForm(fmt.Sprintf(`"often-%d"`, i)))
+	}
+	b, _ := json.Marshal(map[string]any{"content": []any{}, "answers": answers})
 	p.line(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, b)
+}
+
+// askPair sends a form while two calls are under way, and answers both with the response.
+func (p *rawPeer) askPair(first, second rawMessage) {
+	b, _ := json.Marshal(map[string]any{"content": []any{}, "answer": p.askForm(`"pair"`)})
+	for _, m := range []rawMessage{first, second} {
+		p.line(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, b)
+	}
 }
 
 // ask sends every request that a server may send, and answers with the responses.

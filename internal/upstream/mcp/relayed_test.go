@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -185,4 +186,44 @@ func TestQuestionAfterItsCall(t *testing.T) {
 			t.Errorf("%s: res = %s, want %s", who, res.Raw, want)
 		}
 	}
+}
+
+// TestEndlessQuestions checks that a server that never stops asking is refused after some
+// questions, and that its call goes on.
+func TestEndlessQuestions(t *testing.T) {
+	cfg := self(t, "raw:")
+	cfg.Questions = true
+	r := start(t, mcp.Hasten(cfg))
+	r.Ready(t)
+	o := &answering{capabilities: everyCapability}
+	res, err := r.Call(t.Context(), &tool.Call{Tool: &tool.Tool{Name: "ask often"}, Observer: o})
+	if err != nil {
+		t.Fatalf("ask often: %v", err)
+	}
+	declined, canceled := strings.Count(string(res.Raw), "decline"), strings.Count(string(res.Raw), "cancel")
+	if o.rounds != tool.MaxRounds || declined != tool.MaxRounds || canceled != 5 {
+		t.Errorf("asked %d times, %d answers, %d refusals, want %d, %d, 5", o.rounds, declined, canceled,
+			tool.MaxRounds, tool.MaxRounds)
+	}
+}
+
+// TestQuestionBetweenCalls checks that neither of two principals is asked while both have calls
+// under way, where the transport doesn't show which call a question is about.
+func TestQuestionBetweenCalls(t *testing.T) {
+	cfg := self(t, "raw:")
+	cfg.Questions = true
+	r := start(t, mcp.Hasten(cfg))
+	r.Ready(t)
+	var calls sync.WaitGroup
+	for _, who := range []string{"ann", "bob"} {
+		calls.Go(func() {
+			o := &answering{capabilities: everyCapability}
+			res, err := r.Call(t.Context(), &tool.Call{Tool: &tool.Tool{Name: "pair"}, Observer: o,
+				Principal: tool.Principal{ID: who}})
+			if err != nil || o.rounds != 0 || !strings.Contains(string(res.Raw), "cancel") {
+				t.Errorf("%s: asked %d times, %+v, %v, want not at all, and a refusal", who, o.rounds, res, err)
+			}
+		})
+	}
+	calls.Wait()
 }
