@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/exec/egress"
 )
 
 // Network configures what programs may reach, besides policy.
@@ -17,6 +18,7 @@ type Network struct {
 	Ports []int
 	// Authorities are certificates that are trusted besides the system's, in PEM.
 	Authorities []byte
+	Secrets     []egress.Secret // inserted into programs' requests
 }
 
 // Limits of the network's configuration.
@@ -39,6 +41,7 @@ func (r *reader) readNetwork(n *node, s *Network, dir string) {
 			}
 		},
 		"ports":       func(n *node) { s.Ports = readPorts(r, n) },
+		"secrets":     func(n *node) { s.Secrets = readNetworkSecrets(r, n) },
 		"authorities": func(n *node) { s.Authorities = readAuthorities(r, n, dir) },
 	})
 }

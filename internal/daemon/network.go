@@ -49,6 +49,10 @@ func newEngine(command []string, log *slog.Logger, s *config.Config) engine {
 	cfg := sandboxnet.Config{Log: log}
 	if s != nil {
 		cfg.Ports, cfg.Authorities = s.Network.Ports, string(s.Network.Authorities)
+		for _, one := range s.Network.Secrets {
+			cfg.Variables = append(cfg.Variables, one.Name+"="+egress.Placeholder(one.Name))
+			cfg.Opened = append(cfg.Opened, one.Hosts...)
+		}
 	}
 	return engine{command, log, sandboxnet.NewNetwork(cfg)}
 }
@@ -58,7 +62,8 @@ type network struct{ client *egress.Client }
 
 func (d *Daemon) newNetwork() network {
 	s := d.cfg.Settings.Network
-	return network{egress.New(egress.Config{Private: s.Private, Version: d.cfg.Version, Authorities: s.Authorities})}
+	return network{egress.New(egress.Config{Private: s.Private, Version: d.cfg.Version, Authorities: s.Authorities,
+		Inserted: s.Secrets, Secrets: d.upstreams.secrets})}
 }
 
 // Call sends a program's request. Policy was checked for the same target: both use policy.TargetOf.

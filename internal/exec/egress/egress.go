@@ -51,6 +51,8 @@ type Config struct {
 	Network Network        // nil: this machine's
 	// Authorities are certificates in PEM that are trusted besides the system's.
 	Authorities []byte
+	Inserted    []Secret // values that replace placeholders
+	Secrets     Secrets  // resolves them; nil: none is inserted
 }
 
 // A Network knows the addresses of names and of this machine.
@@ -119,11 +121,11 @@ func New(cfg Config) *Client {
 	}
 	c.http = &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
+		Transport: secretTransport{c, &http.Transport{
 			DialContext: c.dial, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxAnswer, TLSClientConfig: trusted,
 			TLSHandshakeTimeout:   10 * time.Second,
 			ResponseHeaderTimeout: maxTime, IdleConnTimeout: 30 * time.Second, MaxIdleConns: 64,
-		},
+		}},
 	}
 	return c
 }
@@ -203,7 +205,7 @@ func (c *Client) enter(ctx context.Context, q Request) (leave func(), err error)
 func (c *Client) explainFailure(ctx context.Context, q Request, err error) error {
 	var e *tool.Error
 	switch {
-	case errors.As(err, &e) && (e.Kind == tool.Denied || e.Unsent):
+	case errors.As(err, &e): // it is for programs
 		return e
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return tool.Errorf(tool.Timeout, "%s did not answer within %s", q.URL.Host, maxTime)

@@ -24,7 +24,7 @@ type gate struct {
 // DescribeSetup returns what the sandbox needs to know.
 func (g *gate) DescribeSetup() netns.Setup {
 	return netns.Setup{Ports: g.cfg.Ports, Authorities: g.authority.encodePEM() + g.cfg.Authorities,
-		Environment: listVariables()}
+		Environment: append(listVariables(), g.cfg.Variables...)}
 }
 
 // AttachListeners accepts the sandbox's listeners.

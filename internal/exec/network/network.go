@@ -39,7 +39,11 @@ const (
 type Config struct {
 	Ports       []int  // that connections can be made to without the proxy; default 80 and 443
 	Authorities string // further certificates that sandboxes trust, in PEM
-	Log         *slog.Logger
+	// Variables are further environment variables of programs: NAME=value.
+	Variables []string
+	// Opened are hosts to which TLS is always opened, in lower case.
+	Opened []string
+	Log    *slog.Logger
 }
 
 // A Network creates the host's ends of sandboxes' networks. It is a sandbox.Network.

@@ -4,6 +4,8 @@ package network_test
 
 import (
 	"fmt"
+	"net/http/cgi"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -96,5 +98,76 @@ func TestEscapes(t *testing.T) {
 	_, seen, _ := r.recorded()
 	if len(seen) > 0 {
 		t.Errorf("the servers saw %q, want nothing", seen)
+	}
+}
+
+// TestSecret checks that a program that holds a placeholder uses a secret, and sees none of it.
+func TestSecret(t *testing.T) {
+	r := newRig(t, rule{host: "*"})
+	o := r.run("bash", `env; curl -sSi -H "Authorization: Bearer $TOKEN" https://b.test:SECURE/echo
+curl -sSi --noproxy '*' -H "Authorization: Bearer $TOKEN" https://a.test:SECURE/echo | tail -20
+curl -sS -H "Authorization: Bearer $TOKEN" https://b.test:SECURE/other`)
+	_, seen, _ := r.recorded()
+	value := string(o.Value)
+	if !o.Done || !r.secret || strings.Contains(value, hidden) || !strings.Contains(value, "[redacted]") ||
+		!strings.Contains(value, "is only sent to paths") || len(seen) != 2 {
+		t.Errorf("value %s, %+v; the servers saw %q, with the secret: %v", o.Value, o.Fail, seen, r.secret)
+	}
+}
+
+// TestGit clones a repository over HTTPS, with the smart protocol.
+func TestGit(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skipf("git is not installed: %v", err)
+	}
+	dir := t.TempDir()
+	for _, args := range [][]string{{"init", "-q", "r.git"}, {"-C", "r.git", "-c", "user.name=a", "-c",
+		"user.email=a@b", "commit", "-q", "--allow-empty", "-m", "the first"}} {
+		c := exec.CommandContext(t.Context(), git, args...)
+		c.Dir = dir
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	r := newRig(t, rule{host: "a.test"}, rule{host: "b.test", method: "GET"}, rule{host: "b.test", method: "POST",
+		path: "/git/r.git/git-upload-pack"})
+	r.git = &cgi.Handler{Path: git, Args: []string{"http-backend"}, Root: "/git",
+		Env: []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1",
+			"GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}}
+	for _, host := range []string{"a.test", "b.test"} {
+		o := r.run("bash", "git clone -q https://"+host+":SECURE/git/r.git x && git -C x log --format=%s; rm -rf x")
+		if !o.Done || !strings.Contains(string(o.Value), "the first") {
+			calls, seen, notes := r.recorded()
+			t.Errorf("%s: value %s, %+v; decisions %q, the servers saw %q, notes %q", host, o.Value, o.Fail, calls,
+				seen, notes)
+		}
+	}
+}
+
+// TestAttacks makes connections that must not reach a server, to hosts that policy permits.
+func TestAttacks(t *testing.T) {
+	r := newRig(t, rule{host: "a.test"}, rule{host: "b.test", method: "GET"}, rule{host: "plain.test"})
+	for _, c := range []struct{ name, code, want string }{
+		{"another name in TLS",
+			`curl -sSk --connect-to c.test:SECURE:a.test:SECURE https://c.test:SECURE/ 2>&1; true`, ""},
+		{"another permitted name in TLS",
+			`curl -sSk --connect-to b.test:SECURE:a.test:SECURE https://b.test:SECURE/ 2>&1; true`, ""},
+		{"another Host in opened TLS", `curl -sS -H 'Host: a.test' https://b.test:SECURE/`, "both must be the same"},
+		{"another Host", `curl -sS --noproxy '*' -H 'Host: c.test' http://plain.test:PLAIN/`, "both must be the same"},
+		{"a suffix", `curl -sS -o /dev/null -w '%{http_code}' http://evil-a.test/`, "403"},
+		{"a longer name", `curl -sS -o /dev/null -w '%{http_code}' http://a.test.evil/`, "403"},
+		{"a redirect",
+			`curl -sSL https://a.test:SECURE/redirect?to=http://127.9.9.9/ -o /dev/null -w '%{http_code}'`, "403"},
+		{"WebSockets", `curl -sS -H 'Connection: Upgrade' -H 'Upgrade: websocket' http://plain.test:PLAIN/`,
+			"WebSockets need TLS"},
+	} {
+		o := r.run("bash", c.code)
+		calls, seen, notes := r.recorded()
+		seen = slices.DeleteFunc(seen, func(s string) bool { return strings.Contains(s, "/redirect") })
+		if !strings.Contains(string(o.Value), c.want) || len(seen) > 0 {
+			t.Errorf("%s: value %s, %+v; decisions %q, the servers saw %q, notes %q; want %q, and nothing seen", c.name,
+				o.Value, o.Fail, calls, seen, notes, c.want)
+		}
 	}
 }

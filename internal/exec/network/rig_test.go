@@ -49,6 +49,9 @@ type rig struct {
 	notes []string
 	seen  []string // requests that arrived: "a.test GET /x"
 	addrs map[string]string
+
+	git    http.Handler // of /git/
+	secret bool         // a request arrived with it
 }
 
 // A rule permits connections.
@@ -66,6 +69,13 @@ func (r *rig) LookupHost(_ context.Context, name string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr(a)}, nil
 	}
 	return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+}
+
+// hidden is a secret that programs use without seeing it.
+const hidden = "hidden-value-0123456789"
+
+func (r *rig) ResolveNames(context.Context, string, []string) (map[string]string, error) {
+	return map[string]string{"pat": hidden}, nil
 }
 
 func (r *rig) OwnAddresses() ([]net.Addr, error) { return net.InterfaceAddrs() }
@@ -86,11 +96,13 @@ func newRig(t *testing.T, rules ...rule) *rig {
 	t.Cleanup(plain.Close)
 	r.secure, r.plain = portOf(t, secure.URL), portOf(t, plain.URL)
 	r.client = egress.New(egress.Config{Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Network: r,
-		Authorities: ca})
+		Authorities: ca, Secrets: r, Inserted: []egress.Secret{{Name: "TOKEN", Secret: "pat", Hosts: []string{"b.test"},
+			Path: "/echo", Header: "Authorization"}}})
 	t.Cleanup(r.client.Close)
 	var err error
 	r.driver, err = process.New(process.Config{Network: network.NewNetwork(network.Config{
-		Ports: []int{80, 443, r.secure, r.plain}, Authorities: string(ca)})})
+		Ports: []int{80, 443, r.secure, r.plain}, Authorities: string(ca),
+		Variables: []string{"TOKEN=" + egress.Placeholder("TOKEN")}, Opened: []string{"b.test"}})})
 	if err != nil {
 		t.Skipf("process sandboxes can't run here: %v", err)
 	}
@@ -136,8 +148,11 @@ func issue(t *testing.T) ([]byte, tls.Certificate) {
 func (r *rig) serve(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	r.seen = append(r.seen, strings.Split(q.Host, ":")[0]+" "+q.Method+" "+q.URL.RequestURI())
+	r.secret = r.secret || strings.Contains(q.Header.Get("Authorization"), hidden)
 	r.mu.Unlock()
 	switch {
+	case strings.HasPrefix(q.URL.Path, "/git/"):
+		r.git.ServeHTTP(w, q)
 	case q.URL.Path == "/redirect":
 		http.Redirect(w, q, q.URL.Query().Get("to"), http.StatusFound)
 	case q.URL.Path == "/echo":

@@ -103,24 +103,25 @@ func (s *service) serveTLS(p *peeked, t target) {
 		_ = s.callNetwork(s.ctx, "connect", http.MethodConnect, t.makeURL("https", "/"), failing{err})
 		return
 	}
-	if s.traffic.PermitsConnection(opaqueArguments(t.makeURL("https", "/"))) {
+	opened := slices.Contains(s.gate.cfg.Opened, t.host)
+	if !opened && s.traffic.PermitsConnection(opaqueArguments(t.makeURL("https", "/"))) {
 		defer s.closeConn(p.tcp)
 		_ = s.openTunnel(p, t, "https") // the program reads the end of the connection, and its note
 		return
 	}
-	opened := tls.Server(p.openConn(), &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	inner := tls.Server(p.openConn(), &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return s.gate.authority.issueLeaf(t.host)
 		}})
 	ctx, cancel := context.WithTimeout(s.ctx, sniffTime)
 	defer cancel()
-	if err := opened.HandshakeContext(ctx); err != nil {
-		s.traffic.AddNote("network: TLS with " + t.host + " must be opened, because policy depends on its requests, " +
-			"and the program doesn't trust the sandbox's certificates (SSL_CERT_FILE), or doesn't speak HTTP/1.1")
+	if err := inner.HandshakeContext(ctx); err != nil {
+		s.traffic.AddNote("network: TLS with " + t.host + " must be opened, since policy or a secret depends on its " +
+			"requests, and the program doesn't trust the sandbox's certificates, or doesn't speak HTTP/1.1")
 		s.closeConn(p.tcp)
 		return
 	}
-	s.serveHTTP(&origin{Conn: opened, service: s, raw: p.tcp, scheme: "https", target: t})
+	s.serveHTTP(&origin{Conn: inner, service: s, raw: p.tcp, scheme: "https", target: t})
 }
 
 // encryptedHello is the extension of an encrypted ClientHello, which hides the server's name.

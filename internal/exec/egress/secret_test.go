@@ -1,0 +1,97 @@
+package egress_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/exec/egress"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const hidden = "s3cr3t/value+0123456789"
+
+// A vault has one secret.
+type vault struct{}
+
+func (vault) ResolveNames(context.Context, string, []string) (map[string]string, error) {
+	return map[string]string{"pat": hidden}, nil
+}
+
+// TestSecrets checks that a secret is inserted only where it belongs, and that no answer has it.
+func TestSecrets(t *testing.T) {
+	var seen http.Header
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = r.Header.Clone()
+		w.Header().Set("X-Echo", r.Header.Get("Authorization"))
+		if r.URL.Path == "/repos/encoded" {
+			w.Header().Set("Content-Encoding", "br")
+		}
+		all := r.Header.Get("Authorization")
+		fmt.Fprintf(w, `{"plain": %q, "url": %q, "base64": %q}`, all, url.QueryEscape(hidden),
+			base64.StdEncoding.EncodeToString([]byte("x"+all)))
+	}))
+	defer s.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	c := egress.New(egress.Config{Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Authorities: ca,
+		Secrets: vault{}, Inserted: []egress.Secret{{Name: "TOKEN", Secret: "pat", Hosts: []string{"127.0.0.1"},
+			Methods: []string{"GET"}, Path: "/repos/", Header: "Authorization"}}})
+	defer c.Close()
+	do := func(method, address, header, value string) (*egress.Response, error) {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatalf("url.Parse: %v", err)
+		}
+		seen = nil
+		return c.Do(t.Context(), egress.Request{Principal: "p", Method: method, URL: u,
+			Header: map[string]string{header: value}})
+	}
+	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("git:"+egress.Placeholder("TOKEN")))
+	for _, value := range []string{"Bearer " + egress.Placeholder("TOKEN"), basic} {
+		r, err := do("GET", s.URL+"/repos/x", "authorization", value)
+		if err != nil {
+			t.Errorf("%s: %v", value, err)
+			continue
+		}
+		sent := seen.Get("Authorization")
+		if raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sent, "Basic ")); err == nil {
+			sent = string(raw)
+		}
+		if !strings.HasSuffix(sent, hidden) {
+			t.Errorf("%s: the server received %q, want the secret", value, sent)
+		}
+		inBase64 := base64.StdEncoding.EncodeToString([]byte(hidden))[3:20]
+		for _, form := range []string{hidden, url.QueryEscape(hidden), inBase64} {
+			if text := string(r.Body) + fmt.Sprint(r.Headers); strings.Contains(text, form) {
+				t.Errorf("%s: the answer has %q: %s", value, form, text)
+			}
+		}
+	}
+	for _, w := range []struct{ name, method, url, header, value string }{
+		{"another method", "POST", s.URL + "/repos/x", "authorization", "TOKEN"},
+		{"another path", "GET", s.URL + "/repos", "authorization", "TOKEN"},
+		{"another header", "GET", s.URL + "/repos/x", "x-token", "TOKEN"},
+		{"another host", "GET", strings.Replace(s.URL, "0.0.1:", "0.0.2:", 1) + "/repos/x", "authorization", "TOKEN"},
+		{"without TLS", "GET", strings.Replace(s.URL, "https", "http", 1) + "/repos/x", "authorization", "TOKEN"},
+		{"an unknown secret", "GET", s.URL + "/repos/x", "authorization", "TOKEN_2"},
+	} {
+		_, err := do(w.method, w.url, w.header, egress.Placeholder(w.value))
+		if err == nil || tool.AsError(err).Kind != tool.Denied || seen != nil {
+			t.Errorf("%s: %v, the server received %v; want it denied and nothing sent", w.name, err, seen)
+		}
+	}
+	if _, err := do("GET", s.URL+"/repos/encoded", "authorization", egress.Placeholder("TOKEN")); err == nil ||
+		tool.AsError(err).Kind != tool.Unavailable {
+		t.Errorf("an answer in an encoding that can't be searched: %v, want an error", err)
+	}
+	if r, err := do("GET", s.URL+"/other", "x-a", "b"); err != nil || r.Status != http.StatusOK {
+		t.Errorf("a request without a secret: %+v, %v", r, err)
+	}
+}
