@@ -58,6 +58,7 @@ var commands = []struct {
 	{"cp", cpCommand},
 	{"skills", skillsCommand},
 	{"tools", toolsCommand},
+	{"image", imageCommand},
 	{"policy", policyCommand},
 	{"connect", connectCommand},
 	{"audit", auditCommand},

@@ -23,7 +23,7 @@ import (
 const programBytes = 4 << 20
 
 func runCommand(a *app) *cobra.Command {
-	var code, language, session, after, tier string
+	var code, language, session, after, tier, image string
 	var timeout time.Duration
 	var output string
 	var asJSON, plan bool
@@ -58,7 +58,7 @@ program runs again and may make exactly those writes.`,
 				return err
 			}
 			req := api.RunRequest{Code: code, Language: language, Session: session, After: after,
-				TimeoutSeconds: timeout.Seconds(), Tier: tier, Tokens: output != "table"}
+				TimeoutSeconds: timeout.Seconds(), Tier: tier, Image: image, Tokens: output != "table"}
 			if plan {
 				req.Mode = "plan"
 			}
@@ -92,6 +92,7 @@ program runs again and may make exactly those writes.`,
 	f.StringVar(&after, "after", "", "the failed `execution` that this program corrects: its calls are not repeated")
 	f.BoolVar(&plan, "plan", false, "ask for approval of all writes of the program at once, before any is made")
 	f.StringVar(&tier, "tier", "", "the weakest `tier` of its sandbox: wasm, or process for the host's interpreters")
+	f.StringVar(&image, "image", "", "the `image` that its sandbox is made of (biplane image list)")
 	f.DurationVar(&timeout, "timeout", 0, "time limit of the program, without the time of its tools (default 1m)")
 	addOutput(c, &output)
 	f.BoolVar(&asJSON, "json", false,
@@ -276,6 +277,7 @@ type execution struct {
 	Console   []api.ConsoleLine `json:"console"`
 	Calls     []call            `json:"calls"`
 	Tier      string            `json:"tier"`
+	Image     string            `json:"image,omitempty"`
 	Session   string            `json:"session"`
 	MS        int64             `json:"ms"`
 	Tokens    *api.Tokens       `json:"tokens"`
@@ -301,7 +303,7 @@ type call struct {
 func printableExecution(x *api.Execution) execution {
 	out := execution{
 		Execution: x.ID, Value: x.Value, Console: append([]api.ConsoleLine{}, x.Console...), Calls: []call{},
-		Tier: x.Tier, Session: x.Session, MS: x.MS, Tokens: x.Tokens,
+		Tier: x.Tier, Image: x.Image, Session: x.Session, MS: x.MS, Tokens: x.Tokens,
 	}
 	if e := x.Error; e != nil {
 		out.Error = &programError{Kind: e.Kind, Limit: nonZero(e.Limit), Message: e.Message,
@@ -373,7 +375,11 @@ func callsLine(x *api.Execution) string {
 		parts = append(parts, fmt.Sprintf("%s not made again (%s), answered from %s", text.Count(len(known), "call"),
 			tallyNames(known), from))
 	}
-	return strings.Join(append(parts, fmt.Sprintf("%d ms", x.MS), "tier "+x.Tier), ", ")
+	parts = append(parts, fmt.Sprintf("%d ms", x.MS), "tier "+x.Tier)
+	if x.Image != "" {
+		parts = append(parts, "image "+x.Image)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // tallyNames lists each name once, with its count.

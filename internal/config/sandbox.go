@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -23,6 +24,7 @@ type Sandbox struct {
 	NoHostPackages bool
 	// folder with npm packages for programs on Node.js; empty: none
 	NodeModules string
+	Images      map[string]image.Description // what process sandboxes are made of, by name
 }
 
 // Values of Process besides "".
@@ -42,6 +44,8 @@ type ShownSandbox struct {
 	Process      string `json:"process"`
 	HostPackages bool   `json:"host_packages"`
 	NodeModules  string `json:"node_modules,omitempty"`
+
+	Images map[string]ShownImage `json:"images,omitempty"`
 }
 
 // Shown returns the printable form.
@@ -50,12 +54,16 @@ func (s Sandbox) Shown() ShownSandbox {
 		Tier: s.Tier.String(), Memory: formatSize(s.Memory), CPU: s.CPU.String(), OutputTokens: s.OutputTokens,
 		Calls: s.Calls, Concurrency: s.Concurrency,
 		Process: cmp.Or(s.Process, "auto"), HostPackages: !s.NoHostPackages,
-		NodeModules: s.NodeModules,
+		NodeModules: s.NodeModules, Images: showImages(s.Images),
 	}
 }
 
 func (r *reader) readSandbox(n *node, s *Sandbox, dir string) {
+	images := &imageReader{reader: r, dir: dir}
 	r.readObject(n, "sandbox", key{
+		"images":  func(n *node) { images.nodes = n },
+		"mounts":  func(n *node) { images.mounts = r.readMounts(n, "sandbox.mounts", dir) },
+		"volumes": images.readVolumes,
 		"tier": func(n *node) {
 			t, err := tool.ParseTier(r.readText(n, "sandbox.tier"))
 			switch {
@@ -81,4 +89,5 @@ func (r *reader) readSandbox(n *node, s *Sandbox, dir string) {
 			}
 		},
 	})
+	images.readImages(s)
 }

@@ -47,7 +47,8 @@ A value that is too large is cut, and kept under a handle for a later program. I
 		`blob is base64","items":{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"},` +
 		`"blob":{"type":"string"}}}},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the ` +
 		`program's own time, tools' time not counted; default 60"},"tier":{"type":"string",` +
-		`"description":"process: the host's Node.js or Python with its packages, where the host has them"}},` +
+		`"description":"process: the host's Node.js or Python with its packages, where the host has them"},` +
+		`"image":{"type":"string","description":"name of an image with packages, as the user or an error names it"}},` +
 		`"required":["code"],"additionalProperties":false}`
 
 	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer ` +

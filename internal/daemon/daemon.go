@@ -209,7 +209,9 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 func (d *Daemon) assemble(key *secret.Key) (err error) {
 	s := d.cfg.Settings
 	d.reload = newReloader(d, key)
-	if d.sandboxes, err = newSandboxes(d.cfg.drivers, s.Sandbox, newEngine(d.cfg.Engine, d.log, s)); err != nil {
+	e := newEngine(d.cfg.Engine, d.log, s)
+	e.images = openImages(d.cfg.DataDir, s)
+	if d.sandboxes, err = newSandboxes(d.cfg.drivers, s.Sandbox, e); err != nil {
 		return err
 	}
 	d.shapes = d.newShapes(key)

@@ -14,6 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/engineproc"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/wasm"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -31,9 +32,11 @@ type closingDriver interface {
 	io.Closer
 }
 
-// An engine configures how this program becomes a process around the embedded engine.
+// An engine configures how this program becomes a process around the embedded engine, and what
+// other sandboxes are made of.
 type engine struct {
 	command []string // its arguments; if empty, the engine runs in this process and its Missing says so
+	images  *image.Store
 	log     *slog.Logger
 	network sandbox.Network // of sandboxes that are processes; nil: they have none
 }
@@ -70,7 +73,7 @@ func newProcessDriver(s config.Sandbox, e engine) (closingDriver, error) {
 	if s.NoHostPackages {
 		return nil, errors.New("sandbox.host_packages is false in the configuration")
 	}
-	return process.New(process.Config{Warm: warmSandboxes, NodeModules: s.NodeModules, Log: e.log,
+	return process.New(process.Config{Warm: warmSandboxes, NodeModules: s.NodeModules, Images: e.images, Log: e.log,
 		Network: e.network})
 }
 

@@ -45,6 +45,26 @@ func (d supervisor) AdmitProgram(c *tool.Call, execution string, findings []tool
 	return err
 }
 
+// AdmitImage asks policy whether a program may run with an image that was chosen for its imports.
+// It records a refusal.
+func (d supervisor) AdmitImage(c *tool.Call, execution, image string) error {
+	c.Tool = tool.ExecuteTool()
+	decision := d.policies.gate.Load().DecideImage(c)
+	if decision.Effect == policy.Allow {
+		return nil
+	}
+	err := tool.Errorf(tool.Denied, "the program was not run: policy %s, because its imports need image %s: %s",
+		decision.Policy, image, decision.Reason)
+	_ = d.event(context.Background(), withError(audit.Event{ // as above
+		Kind: audit.KindExecution, Principal: c.Principal, Subject: audit.Subject{Execution: execution},
+		Decision: audit.Decision{Effect: string(decision.Effect), Policy: decision.Policy + "@" + decision.Version,
+			Reason: decision.Reason},
+		Detail: map[string]string{"action": "refuse", "image": image},
+		Labels: c.Labels,
+	}, err))
+	return err
+}
+
 // ReadmitExecution counts an execution that continues after a restart, and its usage from now on.
 // The limits are those of the configuration and of the policies that would now allow its start.
 func (d supervisor) ReadmitExecution(c *tool.Call) func(*execution.Execution) {

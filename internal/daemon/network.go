@@ -54,7 +54,7 @@ func newEngine(command []string, log *slog.Logger, s *config.Config) engine {
 			cfg.Opened = append(cfg.Opened, one.Hosts...)
 		}
 	}
-	return engine{command, log, sandboxnet.NewNetwork(cfg)}
+	return engine{command: command, log: log, network: sandboxnet.NewNetwork(cfg)}
 }
 
 // A network is the Caller of the network tools.

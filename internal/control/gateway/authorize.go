@@ -67,6 +67,21 @@ func (g *Gateway) DecideProgram(c *tool.Call, findings []tool.Finding) policy.De
 	return d
 }
 
+// DecideImage decides on a call of execute that names an image which was chosen after the call was
+// decided on. An approval or a stronger tier is not available any more, so it is denied then.
+func (g *Gateway) DecideImage(c *tool.Call) policy.Decision {
+	d := g.decide(requestOf(c, c.Tool))
+	switch {
+	case d.Effect == policy.Ask:
+		d.Effect, d.Approvers = policy.Deny, nil
+		d.Reason = "it requires approval (" + d.Reason + "): name the image in the call"
+	case d.Effect == policy.Allow && d.Grant.Tier > c.Grant.Tier:
+		d.Effect = policy.Deny
+		d.Reason = fmt.Sprintf("programs with this image must run at tier %s: name the image in the call", d.Grant.Tier)
+	}
+	return d
+}
+
 // grantHost applies the configuration's grants to a request that the program of a folder's tool
 // sends to a network host, which policy has decided as d. The program reaches only hosts that are
 // granted to it. A grant replaces a permit, but not a forbid.

@@ -35,23 +35,27 @@ func (e *Execution) Texts(value func() string, session string) []string {
 		first = value()
 	}
 	if e.State != Done {
-		last = lines(session, Notes(e.Notes[:len(e.Notes)-e.Error.More]), tierText(e.Tier), missingText(e.Missing),
+		last = lines(session, Notes(e.Notes[:len(e.Notes)-e.Error.More]), tierText(e), missingText(e.Missing),
 			e.continueText())
 	} else {
 		last = lines(callsText(e.Calls), reusedText(e.Calls), session, Notes(e.Notes),
-			tierText(e.Tier), missingText(e.Missing))
+			tierText(e), missingText(e.Missing))
 	}
 	return slices.DeleteFunc([]string{first, consoleText(e.Console, e.Logged), last}, func(s string) bool {
 		return s == ""
 	})
 }
 
-// tierText returns one line about the tier of the program's sandbox, or "" for the default one.
-func tierText(t tool.Tier) string {
-	if t == tool.WASM {
+// tierText returns one line about the tier and the image of the program's sandbox, or "" for the
+// default one.
+func tierText(e *Execution) string {
+	switch {
+	case e.Tier == tool.WASM:
 		return ""
+	case e.Image != "":
+		return fmt.Sprintf("ran in a sandbox of tier %s, image %s", e.Tier, e.Image)
 	}
-	return "ran in a sandbox of tier " + t.String()
+	return "ran in a sandbox of tier " + e.Tier.String()
 }
 
 // missingText returns one line about unavailable protections, or "".

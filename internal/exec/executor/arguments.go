@@ -20,7 +20,7 @@ import (
 func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	var a arguments
 	fields, err := parseFields(raw, "execute", "code", "language", "session", "after", "mode", "timeout_seconds",
-		"files", "tier")
+		"files", "tier", "image")
 	if err != nil {
 		return a, err
 	}
@@ -35,6 +35,7 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 		decodeField(fields, "mode", &mode, "a string: \"run\" or \"plan\""),
 		decodeField(fields, "timeout_seconds", &seconds, "a number of seconds"),
 		decodeField(fields, "tier", &tier, "a string: \"wasm\" or \"process\""),
+		decodeField(fields, "image", &a.image, "a string: the name of an image"),
 	); err != nil {
 		return a, tool.AsError(err)
 	}

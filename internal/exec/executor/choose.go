@@ -27,10 +27,13 @@ type isolation struct {
 // that runs its language. A session stays in the kind in which it began. A recovered execution, or
 // the execution that carries out a plan, stays in the kind of the original.
 func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
-	n := guest.Need{Tier: a.tier, Language: r.language, Kind: a.kind}
-	switch {
-	case n.Kind == "" && r.machine.hold != nil:
-		n.Kind = guest.StateKind(r.machine.hold.State())
+	n := guest.Need{Tier: a.tier, Language: r.language, Kind: a.kind, Image: a.image}
+	if n.Kind == "" && r.machine.hold != nil {
+		if n.Kind = guest.StateKind(r.machine.hold.State()); n.Kind != "" {
+			if err := useSessionImage(r, &n); err != nil {
+				return sandbox.Capabilities{}, err
+			}
+		}
 	}
 	if n.Kind == "" {
 		n.Imports, n.Requires = r.foreignImports(a.Code)
@@ -55,11 +58,39 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 		return caps, errInterrupted("it ran in a sandbox of tier %s, which ended with biplane. Its finished calls are "+
 			"listed. Write a program for the rest, with after: %q, which doesn't repeat them", caps.Tier, r.id)
 	}
+	if err := admitImage(r, a, src.Image()); err != nil {
+		return caps, err
+	}
 	r.machine.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language),
 		build: guest.Build(caps, r.language), process: caps.Ephemeral}
 	r.files.setTier(caps.Tier)
-	r.state.setTier(caps.Tier)
+	r.state.setTier(caps.Tier, src.Image())
 	return caps, nil
+}
+
+// useSessionImage sets the image of a need to that of the session, in which the program's state is.
+func useSessionImage(r *run, n *guest.Need) error {
+	has := r.machine.hold.State().Image
+	if n.Image == "" || n.Image == has {
+		n.Image = has
+		return nil
+	}
+	began := "without an image"
+	if has != "" {
+		began = "with image " + has
+	}
+	return tool.Errorf(tool.Conflict, "session %q began %s, and stays so: leave image out, use another session, or drop "+
+		"this one (biplane sessions end %s)", r.machine.hold.Name(), began, r.machine.hold.Name())
+}
+
+// admitImage returns an error if policy forbids an image that was chosen for the program's imports.
+// An image that the call names was decided on with the call.
+func admitImage(r *run, a arguments, image string) error {
+	if image == a.image || r.function != nil || r.history.isReplayed() {
+		return nil
+	}
+	a.image = image
+	return r.x.cfg.Supervisor.AdmitImage(r.originalCall(a), r.id, image)
 }
 
 // foreignImports returns the modules that a program imports, without its own, skills and tools, and

@@ -59,6 +59,9 @@ type Supervisor interface {
 	// AdmitProgram returns an error if the program of an execute call may not run, because of what
 	// the review found in it. It is called before the program runs, and only if there are findings.
 	AdmitProgram(c *tool.Call, execution string, findings []tool.Finding) error
+	// AdmitImage returns an error if the program of an execute call may not run in a sandbox that is
+	// made of an image. The call names that image; as it was made, it named none.
+	AdmitImage(c *tool.Call, execution, image string) error
 	// ReadmitExecution is called for each execution that continues after a restart, with the
 	// execute call that began it. done is called when it ends. It may be nil.
 	ReadmitExecution(*tool.Call) (done func(*execution.Execution))
@@ -73,6 +76,9 @@ type Unsupervised struct{}
 func (Unsupervised) AdmitExecution(context.Context, *tool.Call) (func(*execution.Execution), error) {
 	return nil, nil
 }
+
+// AdmitImage returns nil.
+func (Unsupervised) AdmitImage(*tool.Call, string, string) error { return nil }
 
 // AdmitProgram returns nil.
 func (Unsupervised) AdmitProgram(*tool.Call, string, []tool.Finding) error { return nil }

@@ -26,6 +26,7 @@ type arguments struct {
 	carries  *journal.Planned // the plan that this program carries out; nil: none
 	tier     tool.Tier        // the weakest tier that policy allows and the caller accepts
 	kind     string           // the kind of sandbox that it must run in; empty: any
+	image    string           // what its sandbox is made of; empty: as its imports need
 }
 
 // Execute returns the tool execute: {code, language?, session?, timeout_seconds?, tier?}. Its
@@ -313,6 +314,7 @@ type executionMeta struct {
 	Session *sessionMeta    `json:"session,omitempty"`
 	State   execution.State `json:"state"`
 	Tier    tool.Tier       `json:"tier,omitzero"` // omitted for WASM
+	Image   string          `json:"image,omitempty"`
 }
 
 type errorMeta struct {
@@ -330,7 +332,8 @@ type sessionMeta struct {
 // meta returns the metadata of an answer. f is the failure of an execution that has ended; nil:
 // none.
 func (r *run) meta(s execution.State, f *execution.Failure) resultMeta {
-	m := executionMeta{ID: r.id, State: s, Tier: max(r.state.current().tier, tool.WASM)}
+	now := r.state.current()
+	m := executionMeta{ID: r.id, State: s, Tier: max(now.tier, tool.WASM), Image: now.image}
 	if r.session != "" {
 		m.Session = &sessionMeta{Name: r.session}
 		if r.machine.origin.From != "" {

@@ -145,7 +145,7 @@ func (h *history) beginLog(a arguments, labels []string) {
 		State:    journal.Running, Started: h.started, After: a.after}
 	b := journal.Begin{Source: a.Code, Language: a.Language, Session: a.session, After: a.after, Timeout: a.timeout,
 		Files: a.files, Carries: a.carries, Principal: h.principal, Labels: labels}
-	b.Tier, b.Sandbox = a.tier, a.kind
+	b.Tier, b.Sandbox, b.Image = a.tier, a.kind, a.image
 	if a.plan {
 		b.Mode = planMode
 	}

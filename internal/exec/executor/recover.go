@@ -96,7 +96,7 @@ func recordedArguments(st *journal.History) arguments {
 	n := recordedNeed(st)
 	return arguments{Code: st.Begin.Source, Language: st.Begin.Language, language: st.Record.Language,
 		session: st.Begin.Session, after: st.Begin.After, timeout: st.Begin.Timeout, files: st.Begin.Files,
-		plan: st.Begin.Mode == planMode, carries: st.Begin.Carries, tier: n.Tier, kind: n.Kind}
+		plan: st.Begin.Mode == planMode, carries: st.Begin.Carries, tier: n.Tier, kind: n.Kind, image: st.Begin.Image}
 }
 
 // restorePlan restores the plan of a recovered execution, if it has one.
@@ -171,11 +171,12 @@ func (r *run) originalCall(a arguments) *tool.Call {
 	args := struct {
 		After    string  `json:"after,omitempty"`
 		Code     string  `json:"code"`
+		Image    string  `json:"image,omitempty"`
 		Language string  `json:"language,omitempty"`
 		Mode     string  `json:"mode,omitempty"`
 		Session  string  `json:"session,omitempty"`
 		Seconds  float64 `json:"timeout_seconds"`
-	}{After: a.after, Code: a.Code, Language: a.Language, Session: a.session, Seconds: a.timeout.Seconds()}
+	}{After: a.after, Code: a.Code, Image: a.image, Language: a.Language, Session: a.session, Seconds: a.timeout.Seconds()}
 	if a.plan {
 		args.Mode = "plan"
 	}

@@ -487,6 +487,8 @@ func (readmits) AdmitExecution(context.Context, *tool.Call) (func(*execution.Exe
 	return nil, nil
 }
 
+func (readmits) AdmitImage(*tool.Call, string, string) error { return nil }
+
 func (readmits) AdmitProgram(*tool.Call, string, []tool.Finding) error { return nil }
 
 func (f readmits) ReadmitExecution(c *tool.Call) func(*execution.Execution) { return f(c) }

@@ -97,11 +97,11 @@ func (s *state) setProgram(p *program.Program) {
 	}
 }
 
-// setTier sets the tier of the program's sandbox.
-func (s *state) setTier(t tool.Tier) {
+// setTier sets the tier and the image of the program's sandbox.
+func (s *state) setTier(t tool.Tier, image string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.exec.Tier = t
+	s.exec.Tier, s.exec.Image = t, image
 }
 
 // startRunning records that the program has a sandbox, which lacks the protections missing. Its
@@ -120,6 +120,7 @@ func (s *state) startRunning(missing []string, origin live.Origin) {
 type status struct {
 	state    execution.State
 	tier     tool.Tier      // of its sandbox
+	image    string         // of its sandbox; empty: none
 	findings []tool.Finding // of its program; nil: it is not prepared yet
 	heldOnly bool           // the program waits only for people
 }
@@ -134,7 +135,7 @@ func (st status) isBusy() bool {
 func (s *state) current() status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return status{state: s.exec.State, tier: s.exec.Tier, findings: s.findings, heldOnly: s.heldOnly()}
+	return status{state: s.exec.State, tier: s.exec.Tier, image: s.exec.Image, findings: s.findings, heldOnly: s.heldOnly()}
 }
 
 // setAsleep records whether the program is suspended.

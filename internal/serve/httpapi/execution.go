@@ -30,6 +30,7 @@ type executeArguments struct {
 	Language       string  `json:"language,omitempty"`
 	Mode           string  `json:"mode,omitempty"`
 	Session        string  `json:"session,omitempty"`
+	Image          string  `json:"image,omitempty"`
 	Tier           string  `json:"tier,omitempty"`
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
 }
@@ -43,7 +44,7 @@ func (h *executionRoutes) runProgram(w http.ResponseWriter, r *http.Request) {
 	}
 	args := executeArguments{
 		After: req.After, Code: req.Code, Language: req.Language, Mode: req.Mode, Session: req.Session,
-		Tier: req.Tier, TimeoutSeconds: req.TimeoutSeconds,
+		Tier: req.Tier, Image: req.Image, TimeoutSeconds: req.TimeoutSeconds,
 	}
 	ctx := r.Context()
 	id, state, err := h.callExecute(ctx, tool.ExecutePath, args)
@@ -119,7 +120,7 @@ func (h *executionRoutes) writeExecution(w http.ResponseWriter, r *http.Request,
 func toWire(x *execution.Execution) *api.Execution {
 	out := &api.Execution{
 		ID: x.ID, State: string(x.State), Value: x.Value, Error: wireError(x.Error), Notes: x.Notes,
-		Tier: x.Tier.String(), Missing: x.Missing, Session: x.Session, Labels: x.Labels,
+		Tier: x.Tier.String(), Image: x.Image, Missing: x.Missing, Session: x.Session, Labels: x.Labels,
 		Rebuilt: x.Rebuilt, SessionNote: x.SessionNote, MS: x.MS, Console: wireConsole(x.Console),
 		Calls: []api.CallLine{},
 	}

@@ -13,7 +13,9 @@
 package image
 
 import (
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
@@ -86,6 +88,34 @@ func CheckName(name string) error {
 	if !namePattern().MatchString(name) {
 		return tool.Errorf(tool.Invalid, "invalid name %q: write lower-case letters, digits, dots, underscores and "+
 			"hyphens, at most 63, beginning with a letter or a digit", name)
+	}
+	return nil
+}
+
+// packagePattern is what names of packages and modules look like, with a version after = or @.
+var packagePattern = lazily.Regexp(`^@?[A-Za-z0-9][A-Za-z0-9._+/-]{0,120}([=@][A-Za-z0-9.+:~^-]{1,60})?$`)
+
+// CheckPackage returns an error if a name of a package or a module is invalid.
+func CheckPackage(name string) error {
+	if !packagePattern().MatchString(name) || strings.Contains(name, "..") {
+		return tool.Errorf(tool.Invalid, "invalid name of a package %q", name)
+	}
+	return nil
+}
+
+// taken are folders of a sandbox in which nothing can be mounted.
+const taken = "bin boot biplane dev etc home lib lib32 lib64 libx32 node_modules proc root run sbin skills sys tmp usr " +
+	"workspace"
+
+// CheckTarget returns an error if nothing can be mounted at a path of a sandbox.
+func CheckTarget(target string) error {
+	first, _, _ := strings.Cut(strings.TrimPrefix(target, "/"), "/")
+	switch {
+	case !path.IsAbs(target) || path.Clean(target) != target || target == "/" || len(target) > 200 ||
+		strings.ContainsAny(target, "\x00\n"):
+		return tool.Errorf(tool.Invalid, "invalid path %q: write an absolute one, such as /data", target)
+	case slices.Contains(strings.Fields(taken), first) || strings.HasPrefix(first, "."):
+		return tool.Errorf(tool.Invalid, "nothing can be mounted at %s: write a path such as /data, or below /mnt", target)
 	}
 	return nil
 }

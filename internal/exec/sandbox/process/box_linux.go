@@ -40,6 +40,7 @@ const (
 	frameEnd      = 'E'
 
 	frameInventory = 'M'
+	frameWarm      = 'W'
 	frameKilled    = 'K'
 	frameOutput    = 'O'
 )
@@ -100,6 +101,29 @@ func (b *box) readInventory() (out inventory, err error) {
 		err = json.Unmarshal(data, &out)
 	}
 	return out, err
+}
+
+// importAhead makes the agent for Python import modules. It is called before the first Run. Modules
+// that can't be imported are left out: a program that imports one learns why.
+func (b *box) importAhead(modules []string) error {
+	ctx, cancel := context.WithTimeout(b.d.closing, startTime)
+	defer cancel()
+	defer context.AfterFunc(ctx, b.killProcess)()
+	names, err := json.Marshal(modules)
+	if err == nil {
+		err = b.sendFrame(frameWarm, names)
+	}
+	if err != nil {
+		return err
+	}
+	kind, data, err := b.readFrame()
+	switch {
+	case err == nil && kind != frameWarm:
+		err = fmt.Errorf("the agent of the sandbox sent %q", kind)
+	case err == nil && string(data) != "{}":
+		b.d.cfg.Log.Warn("modules not imported ahead", "image", b.image.Name, "failed", text.Cut(string(data), 1000))
+	}
+	return err
 }
 
 // startProcess starts this binary in new namespaces. extra are files for it.

@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
 )
 
 // buildImage builds an image of files: path to content.
@@ -40,6 +42,36 @@ func buildImage(t *testing.T, s *image.Store, m image.Manifest, files map[string
 func imageDriver(t *testing.T, described map[string]image.Description) (*process.Driver, *image.Store) {
 	s := image.NewStore(image.Config{Folder: t.TempDir(), Described: described})
 	return newShellDriver(t, process.Config{Images: s}), s
+}
+
+// TestWarmImage checks that sandboxes which are started ahead have imported the modules of their
+// image, and that what these print and how they fail doesn't reach programs.
+func TestWarmImage(t *testing.T) {
+	s := image.NewStore(image.Config{Folder: t.TempDir(), Described: map[string]image.Description{"warm": {
+		Packages: []string{"x"}, Use: image.Use{Warm: []string{"noisy", "broken"}}}}})
+	d := newDriver(t, process.Config{Images: s, Warm: 1})
+	const path = "usr/lib/python3/dist-packages/"
+	buildImage(t, s, image.Manifest{Name: "warm", Host: true}, map[string]string{
+		path + "noisy.py":  "import os\nos.system('echo noise')\nprint('noise')\n",
+		path + "broken.py": "raise RuntimeError('noise')\n"})
+	spec := roomy
+	spec.Image = "warm"
+	run := func() *sandboxtest.Outcome {
+		return sandboxtest.Exec(t.Context(), t, d, spec, "import sys\n'noisy' in sys.modules", sandboxtest.Host{})
+	}
+	if o := run(); string(o.Value) != "false" {
+		t.Fatalf("the first program: %v, want a sandbox that has imported nothing", o)
+	}
+	for wait := time.Millisecond; d.CountWarm() == 0; wait *= 2 {
+		if wait > time.Minute {
+			t.Fatalf("no sandbox was started ahead")
+		}
+		time.Sleep(wait)
+	}
+	if o := run(); string(o.Value) != "true" || len(o.Console) > 0 {
+		t.Errorf("a program in a sandbox that was started ahead: %v, console %v, want the module and no console", o,
+			o.Console)
+	}
 }
 
 // TestImageAboveHost runs scripts with an image that is a layer above the host's /usr.

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -63,7 +64,8 @@ func (d *Driver) claimBox(spec sandbox.Spec, lease *image.Lease) *box {
 		d.pool.used = map[poolKey]time.Time{}
 	}
 	d.pool.used[key] = time.Now()
-	if again && time.Since(last) < warmUse && !d.closed && len(d.pool.ready)+d.pool.filling <= d.cfg.Warm {
+	often := again && time.Since(last) < warmUse || lease != nil && len(lease.Warm) > 0
+	if often && !d.closed && len(d.pool.ready)+d.pool.filling <= d.cfg.Warm {
 		d.pool.filling++
 		d.fills.Go(func() { d.startAhead(key) })
 	}
@@ -125,7 +127,14 @@ func (d *Driver) createAhead(key poolKey) (*box, error) {
 	if err != nil {
 		return nil, errors.Join(err, lease.EndUse())
 	}
-	return d.createBox(context.Background(), key.spec, path, lease)
+	b, err := d.createBox(context.Background(), key.spec, path, lease)
+	if err != nil || lease == nil || key.spec.Runtime != "python" || len(lease.Warm) == 0 {
+		return b, err
+	}
+	if err := b.importAhead(lease.Warm); err != nil {
+		return nil, errors.Join(fmt.Errorf("import modules ahead: %w", err), b.Close())
+	}
+	return b, nil
 }
 
 // expireWarm closes a sandbox that no program has claimed for long.

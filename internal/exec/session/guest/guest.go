@@ -38,9 +38,10 @@ func Build(caps sandbox.Capabilities, language string) string {
 
 // A Source creates guests of one kind of sandbox. It is safe for concurrent use.
 type Source struct {
-	kind sandbox.Kind
-	cfg  Config
-	caps capabilities
+	kind  sandbox.Kind
+	cfg   Config
+	caps  *capabilities
+	image string // what the sandboxes are made of; empty: the driver's default
 }
 
 // KindName returns the name of the kind of sandbox.
@@ -73,7 +74,8 @@ func (c *capabilities) probeOnce(ctx context.Context, d sandbox.Driver) (sandbox
 
 // spec returns the spec of sandboxes for a language and an owner.
 func (s *Source) spec(language, owner string) sandbox.Spec {
-	return sandbox.Spec{Runtime: runtimes[language], Owner: owner, Memory: s.cfg.Memory, CPU: s.cfg.CPU}
+	return sandbox.Spec{Runtime: runtimes[language], Owner: owner, Memory: s.cfg.Memory, CPU: s.cfg.CPU,
+		Image: s.image}
 }
 
 // BuildOf returns the identity of the engine build that runs a language.

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -59,6 +60,9 @@ func (s *Sources) chooseImporter(ctx context.Context, n Need) (*Source, sandbox.
 		if len(without(wanted, caps.Modules[runtimes[n.Language]])) == 0 {
 			return src, caps
 		}
+		if with, caps := src.findImporter(caps, n, wanted); with != nil {
+			return with, caps
+		}
 	}
 	return nil, sandbox.Capabilities{}
 }
@@ -82,7 +86,8 @@ func (s *Sources) ExplainImports(ctx context.Context, n Need, inSession bool) st
 		case m != nil || src.kind.Tier == tool.WASM:
 		case len(lacks) > 0:
 			why = "no sandbox has " + strings.Join(lacks, ", ") + ": install it for " + t.install +
-				strings.ToLower(packageOf(lacks[0]))
+				strings.ToLower(packageOf(lacks[0])) + ", or build an image that has it: biplane image build " +
+				imageName(lacks[0]) + t.flag + strings.Join(packagesOf(lacks), ",")
 		case inSession:
 			return "this session began in the embedded engine, which doesn't have " + t.has + ": run " +
 				"this one in another session, or without one"
@@ -92,10 +97,10 @@ func (s *Sources) ExplainImports(ctx context.Context, n Need, inSession bool) st
 }
 
 // importTexts are the parts of ExplainImports by language.
-var importTexts = map[string]struct{ has, install string }{
-	"python": {"the packages of the system's Python",
+var importTexts = map[string]struct{ has, flag, install string }{
+	"python": {"the packages of the system's Python", " --python ",
 		"the system's Python, for example with apt-get install python3-"},
-	"typescript": {"Node.js and its packages", "the system's Node.js, for example with npm install -g "},
+	"typescript": {"Node.js and its packages", " --node ", "the system's Node.js, for example with npm install -g "},
 }
 
 // packageOf returns the package of a module: "@scope/name" for "@scope/name/part".
@@ -105,6 +110,27 @@ func packageOf(module string) string {
 		return parts[0] + "/" + parts[1]
 	}
 	return parts[0]
+}
+
+// packagesOf returns the packages of modules, each once.
+func packagesOf(modules []string) (out []string) {
+	for _, m := range modules {
+		if p := packageOf(m); !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// imageName returns a name for an image that has a module.
+func imageName(module string) string {
+	name := strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(packageOf(module))), "-")
+	return cmp.Or(name, "packages")
 }
 
 // without returns the modules that aren't in another list, nor in a package there.

@@ -31,7 +31,7 @@ type Sources struct {
 func New(cfg Config) *Sources {
 	s := &Sources{}
 	for _, k := range cfg.Kinds {
-		s.all = append(s.all, &Source{kind: k, cfg: cfg})
+		s.all = append(s.all, &Source{kind: k, cfg: cfg, caps: &capabilities{}})
 	}
 	return s
 }
@@ -44,6 +44,7 @@ type Need struct {
 	// Imports are the top-level modules that the program imports and doesn't bring along, if any
 	// kind may run it.
 	Imports []string
+	Image   string // what its sandbox is made of; empty: the host's programs, or what its imports need
 	// Requires are the modules that it loads with Node's require, which the embedded engine lacks.
 	Requires []string
 }
@@ -68,8 +69,10 @@ type mismatch struct {
 // chooses a kind of a weaker tier, nor another kind than the one that has the program's state. If
 // no kind fits, the error says why for each.
 func (s *Sources) ChooseSource(ctx context.Context, n Need) (*Source, sandbox.Capabilities, error) {
-	if src, caps := s.chooseImporter(ctx, n); src != nil {
-		return src, caps, nil
+	if n.Image == "" {
+		if src, caps := s.chooseImporter(ctx, n); src != nil {
+			return src, caps, nil
+		}
 	}
 	var out []mismatch
 	for _, src := range s.all {
@@ -78,7 +81,7 @@ func (s *Sources) ChooseSource(ctx context.Context, n Need) (*Source, sandbox.Ca
 		}
 		caps, m := src.checkNeed(ctx, n)
 		if m == nil {
-			return src, caps, nil
+			return src.useImage(n.Image), caps, nil
 		}
 		var crash *sandbox.CrashError
 		if errors.As(m.err, &crash) { // the driver may start another process for the next program
@@ -101,6 +104,9 @@ func (s *Source) checkNeed(ctx context.Context, n Need) (sandbox.Capabilities, *
 		return sandbox.Capabilities{}, m
 	}
 	caps, err := s.caps.probeOnce(ctx, s.kind.Driver)
+	if err == nil && n.Image != "" {
+		caps, err = s.withImage(caps, n)
+	}
 	switch {
 	case err != nil:
 		m.reason, m.err = "can't run here: "+err.Error(), err

@@ -4,12 +4,16 @@ in place of the module of this name in the embedded engine.
 Both sides send frames: one byte for the kind, the text, and a newline. The driver sends L, a line of
 the host; A, the answer to a question, or N if there is none; E when the host's lines have ended; and M to ask
 what the interpreter has. The agent sends R when it is ready; L, a line for the host; Q, a question;
-I when it has handled everything that came before an E; and M, its version and modules as JSON. The agent of
+I when it has handled everything that came before an E; M, its version and modules as JSON; and W, why
+modules could not be imported. The driver sends W with a list of modules to import before any program runs. The agent of
 shells (package shell) also sends K to ask whether the system killed a process for lack of memory: K1 or K0."""
 
 import base64
 import collections
+import contextlib
+import importlib
 import importlib.util
+import io
 import json
 import os
 import pkgutil
@@ -200,6 +204,25 @@ def _bytecode():
     return out
 
 
+def _import_ahead(names):
+    """Imports modules before a program needs them. Returns what failed. Nothing that they print is
+    kept."""
+    failed = {}
+    null = io.StringIO()
+    with _output.reading, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
+        for name in names:
+            try:
+                importlib.import_module(name)
+            except BaseException as e:
+                failed[name] = "%s: %s" % (type(e).__name__, e)
+        try:
+            while _output.pipe is not None and os.read(_output.pipe, READ):
+                pass
+        except BlockingIOError:
+            pass
+    return failed
+
+
 def serve():
     """Runs programs until the driver closes the connection."""
     from _biplane.guest import deliver, idle
@@ -217,5 +240,7 @@ def serve():
         elif kind == b"E":
             idle()
             _send(b"I")
+        elif kind == b"W":
+            _send(b"W", json.dumps(_import_ahead(json.loads(text))))
         elif kind == b"M":
             _send(b"M", json.dumps({"version": sys.version.split()[0], "modules": _modules(), "bytecode": _bytecode()}))

@@ -1,0 +1,45 @@
+package api
+
+import "time"
+
+// The states of an image.
+const (
+	ImageReady    = "ready"
+	ImageUnbuilt  = "not built"
+	ImageOutdated = "outdated" // the configuration describes other content than was built
+)
+
+// An ImageContent is what an image is built from.
+type ImageContent struct {
+	Python   []string `json:"python,omitempty"`   // modules, from Debian's packages
+	Node     []string `json:"node,omitempty"`     // npm packages
+	Packages []string `json:"packages,omitempty"` // of Debian
+	OCI      string   `json:"oci,omitempty"`      // path of an OCI layout or archive
+}
+
+// An Image is what sandboxes can be made of.
+type Image struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+	Base  string `json:"base"` // "host": it is a layer above the host's /usr; "none"
+	Tier  string `json:"tier"` // the weakest tier at which its programs run
+	ImageContent
+	Warm       []string            `json:"warm,omitempty"` // Python modules that are imported ahead
+	Mounts     []ImageMount        `json:"mounts,omitempty"`
+	Configured bool                `json:"configured"` // the configuration describes it
+	Digest     string              `json:"digest,omitempty"`
+	Built      *time.Time          `json:"built,omitempty"`
+	Bytes      int64               `json:"bytes"`
+	Files      int                 `json:"files"`
+	Modules    map[string][]string `json:"modules,omitempty"`   // by runtime: "python", "js"
+	Installed  []string            `json:"installed,omitempty"` // packages, with versions
+}
+
+// An ImageMount is a folder of the host, or a volume, in sandboxes of an image.
+type ImageMount struct {
+	Target   string `json:"target"`
+	Folder   string `json:"folder,omitempty"`
+	Volume   string `json:"volume,omitempty"`
+	Shared   bool   `json:"shared,omitempty"` // all principals have the same volume
+	ReadOnly bool   `json:"read_only"`
+}

@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/daemon"
+)
+
+func imageCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "image",
+		Short: "Build, list and remove the images that sandboxes are made of",
+		Long: `Programs in process sandboxes have the programs and packages of this host. An image has more: packages
+of Debian or npm in a layer above the host's /usr, or all of an OCI image instead of it. A program names
+its image with the argument image, or is given the first that has what it imports. Images are described
+in the configuration (sandbox.images) or on the command line. They are kept in the data folder.`,
+		Example: `  biplane image build data --python numpy,pandas
+  biplane image
+  biplane run --image data --language python -c 'import pandas; pandas.__version__'
+  biplane image remove data`,
+		Args: noArguments,
+	}
+	list := imageListCommand(a)
+	c.RunE = list.RunE
+	c.Flags().AddFlagSet(list.Flags())
+	c.AddCommand(imageBuildCommand(a), list, imageShowCommand(a), imageRemoveCommand(a))
+	return c
+}
+
+// openImages returns the images of the data folder.
+func (a *app) openImages() (*daemon.Images, error) {
+	cfg, err := a.daemonConfig("error")
+	if err != nil {
+		return nil, err
+	}
+	return daemon.NewImages(cfg.DataDir, cfg.Settings), nil
+}
+
+func imageBuildCommand(a *app) *cobra.Command {
+	var content api.ImageContent
+	var output string
+	c := &cobra.Command{
+		Use:   "build NAME",
+		Short: "Build an image from packages, or from an OCI image",
+		Long: `Builds an image as the configuration describes it (sandbox.images.NAME), or from the content that is
+named here. It needs no root. Packages of Debian are those of the host's release and mirrors: run
+apt-get update first if they are not found. Only what the host lacks is downloaded. Scripts of packages
+are not run, neither those of Debian nor those of npm.
+
+An OCI image is a layout (a folder), its archive, or an archive of docker save. It is for this host's
+architecture, and replaces the host's /usr.
+
+The finished image replaces one of the same name. Sandboxes that run keep the old one.`,
+		Example: `  biplane image build data
+  biplane image build data --python numpy,pandas --packages jq
+  biplane image build web --node zod,cheerio
+  biplane image build own --oci ./image.tar`,
+		Args: exactlyOne("NAME", "a name for the image"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			all, err := a.openImages()
+			if err != nil {
+				return err
+			}
+			i, err := all.BuildImage(cmd.Context(), args[0], content, func(line string) {
+				fmt.Fprintln(a.Err, cleanLine(line))
+			})
+			if err != nil {
+				return err
+			}
+			return a.printOutput(output, i, func(w io.Writer) { imageText(w, i) })
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&content.Python, "python", nil, "Python `modules`, from Debian's packages python3-...")
+	f.StringSliceVar(&content.Node, "node", nil, "npm `packages`")
+	f.StringSliceVar(&content.Packages, "packages", nil, "`packages` of Debian")
+	f.StringVar(&content.OCI, "oci", "", "the `path` of an OCI layout or archive")
+	addOutput(c, &output)
+	return c
+}
+
+func imageListCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the images",
+		Example: "  biplane image list\n  biplane image list -o json",
+		Args:    noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			all, err := a.openImages()
+			if err != nil {
+				return err
+			}
+			list, err := all.ListImages()
+			if err != nil {
+				return err
+			}
+			return a.printOutput(output, list, func(w io.Writer) { imageTable(w, list) })
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func imageTable(w io.Writer, all []api.Image) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "No images: sandboxes have the host's /usr. biplane image build NAME --python pandas builds one.")
+		return
+	}
+	rows := [][]string{{"IMAGE", "STATE", "BASE", "SIZE", "BUILT", "CONTENT"}}
+	for _, i := range all {
+		size, built := "-", "-"
+		if i.Built != nil {
+			size, built = text.Size(i.Bytes), momentOf(i.Built)
+		}
+		content := slices.Concat(i.Python, i.Node, i.Packages)
+		if i.OCI != "" {
+			content = append(content, i.OCI)
+		}
+		rows = append(rows, []string{i.Name, i.State, i.Base, size, built,
+			orDash(text.Cut(strings.Join(content, ", "), 60))})
+	}
+	writeColumns(w, rows...)
+}
+
+func imageShowCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show an image: what is in it, and what is mounted",
+		Example: "  biplane image show data",
+		Args:    exactlyOne("NAME", "the name of an image"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			all, err := a.openImages()
+			if err != nil {
+				return err
+			}
+			i, err := all.ShowImage(args[0])
+			if err != nil {
+				return err
+			}
+			return a.printOutput(output, i, func(w io.Writer) { imageText(w, i) })
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func imageText(w io.Writer, i api.Image) {
+	rows := [][]string{{"image", i.Name}, {"state", i.State}, {"base", i.Base}, {"tier", i.Tier}}
+	add := func(name string, values ...string) {
+		if s := strings.Join(values, ", "); s != "" {
+			rows = append(rows, []string{name, s})
+		}
+	}
+	add("python", i.Python...)
+	add("node", i.Node...)
+	add("packages", i.Packages...)
+	add("oci", i.OCI)
+	add("warm", i.Warm...)
+	for _, m := range i.Mounts {
+		kind := "volume " + m.Volume
+		if m.Shared {
+			kind += ", shared"
+		}
+		if m.Folder != "" {
+			kind = m.Folder
+		}
+		if m.ReadOnly {
+			kind += ", read-only"
+		}
+		add("mount", m.Target+" = "+kind)
+	}
+	if i.Built != nil {
+		add("built", momentOf(i.Built))
+		add("size", fmt.Sprintf("%s in %d files", text.Size(i.Bytes), i.Files))
+		add("digest", i.Digest)
+	}
+	add("installed", i.Installed...)
+	for _, runtime := range slices.Sorted(maps.Keys(i.Modules)) {
+		add("modules, "+runtime, text.Cut(strings.Join(i.Modules[runtime], ", "), 1000))
+	}
+	writeColumns(w, rows...)
+}
+
+func imageRemoveCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "remove NAME",
+		Short:   "Remove an image that no sandbox uses",
+		Example: "  biplane image remove data",
+		Args:    exactlyOne("NAME", "the name of an image"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			all, err := a.openImages()
+			if err != nil {
+				return err
+			}
+			if err := all.RemoveImage(args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Out, "removed image %s\n", args[0])
+			return nil
+		},
+	}
+}

@@ -1,0 +1,118 @@
+// Package build builds sandbox images: from packages of Debian and npm, as a layer above the host's
+// /usr, or from an OCI layout or archive. It needs no root. Nothing of what it installs is run.
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Progress is called with a line about what begins.
+type Progress func(line string)
+
+// A job is an image that is being built.
+type job struct {
+	d        image.Description
+	draft    *image.Draft
+	x        *extractor
+	progress Progress
+	m        image.Manifest
+}
+
+// BuildImage builds an image and keeps it in s under a name. If ctx ends, nothing is left of it.
+func BuildImage(ctx context.Context, s *image.Store, name string, d image.Description, p Progress,
+) (_ image.Manifest, err error) {
+	if err := errors.Join(image.CheckName(name), checkDescription(d)); err != nil {
+		return image.Manifest{}, tool.AsError(err)
+	}
+	draft, err := s.NewDraft()
+	if err != nil {
+		return image.Manifest{}, err
+	}
+	defer func() { err = errors.Join(err, draft.DiscardTree()) }()
+	x, err := openExtractor(draft.Root)
+	if err != nil {
+		return image.Manifest{}, err
+	}
+	defer x.root.Close()
+	j := &job{d: d, draft: draft, x: x, progress: p, m: image.Manifest{Name: name, Description: d, Host: d.OCI == "",
+		Built: time.Now().UTC().Truncate(time.Second)}}
+	steps := []func(context.Context) error{j.installDebian, j.installNode}
+	if d.OCI != "" {
+		steps = []func(context.Context) error{j.extractOCI}
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			return image.Manifest{}, fmt.Errorf("build image %q: %w", name, err)
+		}
+	}
+	j.scanTree()
+	p(fmt.Sprintf("keeping %s in %d files", text.Size(x.bytes), x.files))
+	return draft.CommitTree(ctx, j.m)
+}
+
+func checkDescription(d image.Description) error {
+	if !d.HasContent() {
+		return tool.Errorf(tool.Invalid, "there is nothing to build: name Python modules, npm packages, packages of "+
+			"Debian, or an OCI image")
+	}
+	if d.OCI != "" && len(d.Python)+len(d.Node)+len(d.Packages) > 0 {
+		return tool.Errorf(tool.Invalid, "an OCI image is a whole system: packages can't be added to it")
+	}
+	for _, name := range slices.Concat(d.Python, d.Node, d.Packages) {
+		if err := image.CheckPackage(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runCommand runs a program in a folder, and returns its standard output. If it fails, the error
+// has the end of its standard error.
+func runCommand(ctx context.Context, dir, name string, args ...string) (string, error) {
+	var out, errs tail
+	c := exec.CommandContext(ctx, name, args...)
+	c.Dir, c.Stdout, c.Stderr = dir, &out, &errs
+	c.WaitDelay = 5 * time.Second
+	if err := c.Run(); err != nil {
+		return "", tool.Errorf(tool.Unavailable, "%s: %w: %s", filepath.Base(name), err,
+			strings.TrimSpace(text.Cut(errs.lastPart(), 1000)))
+	}
+	return string(out.text), nil
+}
+
+// maxOutput is how much of a program's output is read, in bytes.
+const maxOutput = 4 << 20
+
+// A tail keeps the beginning of what is written to it, and its last kilobyte.
+type tail struct{ text, last []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	if room := maxOutput - len(t.text); room > 0 {
+		t.text = append(t.text, p[:min(len(p), room)]...)
+	}
+	t.last = append(t.last, p...)
+	if over := len(t.last) - 1024; over > 0 {
+		t.last = slices.Delete(t.last, 0, over)
+	}
+	return len(p), nil
+}
+
+func (t *tail) lastPart() string { return string(t.last) }
+
+// sortedSet returns the keys of a set, sorted.
+func sortedSet(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }

@@ -1,0 +1,100 @@
+package guest
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Image returns the name of the image that the sandboxes are made of, or "" if it is the default.
+func (s *Source) Image() string { return s.image }
+
+// useImage returns a source of the same kind whose sandboxes are made of an image.
+func (s *Source) useImage(name string) *Source {
+	return &Source{kind: s.kind, cfg: s.cfg, caps: s.caps, image: name}
+}
+
+// listImages returns the images of a kind.
+func (s *Source) listImages() ([]sandbox.Image, error) {
+	i, ok := s.kind.Driver.(sandbox.Imager)
+	if !ok {
+		return nil, nil
+	}
+	return i.ListImages()
+}
+
+// withImage returns the capabilities of sandboxes that are made of the image that a need names.
+func (s *Source) withImage(caps sandbox.Capabilities, n Need) (sandbox.Capabilities, error) {
+	if _, ok := s.kind.Driver.(sandbox.Imager); !ok {
+		return caps, tool.Errorf(tool.Invalid, "it has no images")
+	}
+	all, err := s.listImages()
+	if err != nil {
+		return caps, err
+	}
+	i := slices.IndexFunc(all, func(i sandbox.Image) bool { return i.Name == n.Image })
+	switch {
+	case i < 0 && len(all) == 0:
+		return caps, tool.Errorf(tool.Invalid, "there is no image %q, and no other: biplane image build makes one", n.Image)
+	case i < 0:
+		return caps, tool.Errorf(tool.Invalid, "there is no image %q, only %s", n.Image, listNames(all))
+	case !all[i].Built:
+		return caps, tool.Errorf(tool.Unavailable, "image %q isn't built yet: the user can build it with biplane image "+
+			"build %s", n.Image, n.Image)
+	case all[i].Tier > caps.Tier:
+		return caps, tool.Errorf(tool.Unavailable, "image %q is for tier %s", n.Image, all[i].Tier)
+	}
+	return addImage(caps, all[i], runtimes[n.Language]), nil
+}
+
+// addImage returns capabilities with what an image has.
+func addImage(caps sandbox.Capabilities, i sandbox.Image, runtime string) sandbox.Capabilities {
+	modules := i.Modules[runtime]
+	if i.Host {
+		modules = slices.Concat(modules, caps.Modules[runtime])
+	}
+	caps.Runtimes, caps.Modules = i.Runtimes, map[string][]string{runtime: modules}
+	return caps
+}
+
+func listNames(all []sandbox.Image) string {
+	var names []string
+	for _, i := range all {
+		names = append(names, i.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// findImporter returns a source of sandboxes of the first image that has all wanted modules, with
+// their capabilities, or nil.
+func (s *Source) findImporter(caps sandbox.Capabilities, n Need, wanted []string) (*Source, sandbox.Capabilities) {
+	all, err := s.listImages()
+	if err != nil {
+		return nil, caps // the program learns of the missing module
+	}
+	for _, i := range all {
+		runtime := runtimes[n.Language]
+		with := addImage(caps, i, runtime)
+		if i.Built && i.Tier <= caps.Tier && slices.Contains(i.Runtimes, runtime) &&
+			len(without(wanted, with.Modules[runtime])) == 0 {
+			return s.useImage(i.Name), with
+		}
+	}
+	return nil, caps
+}
+
+// ListImages returns the images of all kinds, by name.
+func (s *Sources) ListImages(context.Context) ([]sandbox.Image, error) {
+	var out []sandbox.Image
+	for _, src := range s.all {
+		all, err := src.listImages()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, all...)
+	}
+	return out, nil
+}
