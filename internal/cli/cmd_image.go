@@ -115,7 +115,8 @@ func imageListCommand(a *app) *cobra.Command {
 
 func imageTable(w io.Writer, all []api.Image) {
 	if len(all) == 0 {
-		fmt.Fprintln(w, "No images: sandboxes have the host's /usr. biplane image build NAME --python pandas builds one.")
+		fmt.Fprintln(w, "No images: sandboxes have the host's /usr. biplane image build NAME --python pandas "+
+			"builds one.")
 		return
 	}
 	rows := [][]string{{"IMAGE", "STATE", "BASE", "SIZE", "BUILT", "CONTENT"}}

@@ -78,8 +78,8 @@ func TestConfig(t *testing.T) {
 		}
 		want := config.Sandbox{Tier: tool.WASM, Memory: 128 << 20, CPU: 1500 * time.Millisecond, OutputTokens: 100,
 			Calls: 10, Concurrency: 2}
-		if s.Mode != "direct" || s.Policy != "open" || s.StartWait != 2*time.Second || !reflect.DeepEqual(s.Sandbox, want) ||
-			s.Listen != "127.0.0.1:8420" {
+		if s.Mode != "direct" || s.Policy != "open" || s.StartWait != 2*time.Second ||
+			!reflect.DeepEqual(s.Sandbox, want) || s.Listen != "127.0.0.1:8420" {
 			t.Errorf("s.File = %s, s = %+v", s.File, s)
 		}
 	}

@@ -148,7 +148,8 @@ func (r *imageReader) readTargets(n *node, what string, d *image.Description, fr
 		case slices.ContainsFunc(d.Mounts, func(o image.Mount) bool {
 			return strings.HasPrefix(o.Target+"/", target+"/") || strings.HasPrefix(target+"/", o.Target+"/")
 		}):
-			r.addProblem(at, "%s.%s: another folder or volume is mounted at %s, or below or above it", what, name, target)
+			r.addProblem(at, "%s.%s: another folder or volume is mounted at %s, or below or above it", what, name,
+				target)
 		default:
 			d.Mounts = append(d.Mounts, m)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// openImages returns the images of a data folder, with those that the configuration describes.
+// openImages returns the images of a data folder, and of the configuration.
 func openImages(dataDir string, s *config.Config) *image.Store {
 	return image.NewStore(image.Config{Folder: filepath.Join(dataDir, "images"), Described: s.Sandbox.Images})
 }
@@ -58,8 +58,8 @@ func (i *Images) BuildImage(ctx context.Context, name string, r api.ImageContent
 		return api.Image{}, tool.Errorf(tool.Invalid, "image %q isn't in the configuration (sandbox.images): name its "+
 			"content, for example --python pandas", name)
 	case ok && d.HasContent() && !d.SameContent(described):
-		return api.Image{}, tool.Errorf(tool.Conflict, "the configuration describes image %q (sandbox.images): build it "+
-			"without other content, or under another name", name)
+		return api.Image{}, tool.Errorf(tool.Conflict, "the configuration describes image %q (sandbox.images): build "+
+			"it without other content, or under another name", name)
 	case ok && !described.HasContent():
 		return api.Image{}, tool.Errorf(tool.Invalid, "image %q is the host's /usr, so there is nothing to build", name)
 	case ok:

@@ -58,13 +58,13 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 		return caps, errInterrupted("it ran in a sandbox of tier %s, which ended with biplane. Its finished calls are "+
 			"listed. Write a program for the rest, with after: %q, which doesn't repeat them", caps.Tier, r.id)
 	}
-	if err := admitImage(r, a, src.Image()); err != nil {
+	if err := admitImage(r, a, src.ImageName()); err != nil {
 		return caps, err
 	}
 	r.machine.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language),
 		build: guest.Build(caps, r.language), process: caps.Ephemeral}
 	r.files.setTier(caps.Tier)
-	r.state.setTier(caps.Tier, src.Image())
+	r.state.setTier(caps.Tier, src.ImageName())
 	return caps, nil
 }
 
@@ -79,8 +79,8 @@ func useSessionImage(r *run, n *guest.Need) error {
 	if has != "" {
 		began = "with image " + has
 	}
-	return tool.Errorf(tool.Conflict, "session %q began %s, and stays so: leave image out, use another session, or drop "+
-		"this one (biplane sessions end %s)", r.machine.hold.Name(), began, r.machine.hold.Name())
+	return tool.Errorf(tool.Conflict, "session %q began %s, and stays so: leave image out, use another session, or "+
+		"drop this one (biplane sessions end %s)", r.machine.hold.Name(), began, r.machine.hold.Name())
 }
 
 // admitImage returns an error if policy forbids an image that was chosen for the program's imports.

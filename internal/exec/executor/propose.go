@@ -162,7 +162,7 @@ func (p *proposal) startCarrier(ctx context.Context, id string, approved json.Ra
 	a := p.plan.args
 	a.plan, a.after, a.carries = false, p.id, &journal.Planned{Plan: approved, Seed: p.plan.seed, At: p.plan.startTime}
 	if p.machine.isolation.guests != nil {
-		a.kind, a.image = p.machine.isolation.guests.KindName(), p.machine.isolation.guests.Image()
+		a.kind, a.image = p.machine.isolation.guests.KindName(), p.machine.isolation.guests.ImageName()
 	}
 	b := p.x.newRun(ctx, p.principal, a)
 	b.id = id

@@ -24,7 +24,7 @@ func (r *run) input() journal.Prepared {
 		Runtime: r.program.Runtime, Namespaces: r.program.Namespaces, Aliases: r.program.Aliases,
 		Whole:    r.program.Whole,
 		Declared: r.program.Declared, Notes: r.program.Notes, Remark: r.program.Remark,
-		Sandbox: r.machine.isolation.guests.KindName(), Image: r.machine.isolation.guests.Image(),
+		Sandbox: r.machine.isolation.guests.KindName(), Image: r.machine.isolation.guests.ImageName(),
 	}
 	if r.machine.hold != nil {
 		p.InSession, p.Known = true, declaredNames(r.machine.hold, r.language)

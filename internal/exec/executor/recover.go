@@ -176,7 +176,8 @@ func (r *run) originalCall(a arguments) *tool.Call {
 		Mode     string  `json:"mode,omitempty"`
 		Session  string  `json:"session,omitempty"`
 		Seconds  float64 `json:"timeout_seconds"`
-	}{After: a.after, Code: a.Code, Image: a.image, Language: a.Language, Session: a.session, Seconds: a.timeout.Seconds()}
+	}{After: a.after, Code: a.Code, Image: a.image, Language: a.Language, Session: a.session,
+		Seconds: a.timeout.Seconds()}
 	if a.plan {
 		args.Mode = "plan"
 	}

@@ -121,7 +121,7 @@ func (r *run) saveSession(c *session.Change) error {
 		return err
 	}
 	r.history.appendTo(c, state)
-	state.Sandbox, state.Image = r.machine.isolation.guests.KindName(), r.machine.isolation.guests.Image()
+	state.Sandbox, state.Image = r.machine.isolation.guests.KindName(), r.machine.isolation.guests.ImageName()
 	c.Record = &session.Record{Programs: 1, Engine: r.machine.isolation.engine}
 	if was := r.machine.hold.Record(); was != nil {
 		c.Record.Programs += was.Programs

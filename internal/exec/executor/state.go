@@ -135,7 +135,8 @@ func (st status) isBusy() bool {
 func (s *state) current() status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return status{state: s.exec.State, tier: s.exec.Tier, image: s.exec.Image, findings: s.findings, heldOnly: s.heldOnly()}
+	return status{state: s.exec.State, tier: s.exec.Tier, image: s.exec.Image, findings: s.findings,
+		heldOnly: s.heldOnly()}
 }
 
 // setAsleep records whether the program is suspended.

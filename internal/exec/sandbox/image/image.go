@@ -104,8 +104,8 @@ func CheckPackage(name string) error {
 }
 
 // taken are folders of a sandbox in which nothing can be mounted.
-const taken = "bin boot biplane dev etc home lib lib32 lib64 libx32 node_modules proc root run sbin skills sys tmp usr " +
-	"workspace"
+const taken = "bin boot biplane dev etc home lib lib32 lib64 libx32 node_modules proc root run sbin skills sys tmp " +
+	"usr workspace"
 
 // CheckTarget returns an error if nothing can be mounted at a path of a sandbox.
 func CheckTarget(target string) error {
@@ -115,7 +115,8 @@ func CheckTarget(target string) error {
 		strings.ContainsAny(target, "\x00\n"):
 		return tool.Errorf(tool.Invalid, "invalid path %q: write an absolute one, such as /data", target)
 	case slices.Contains(strings.Fields(taken), first) || strings.HasPrefix(first, "."):
-		return tool.Errorf(tool.Invalid, "nothing can be mounted at %s: write a path such as /data, or below /mnt", target)
+		return tool.Errorf(tool.Invalid, "nothing can be mounted at %s: write a path such as /data, or below /mnt",
+			target)
 	}
 	return nil
 }

@@ -88,7 +88,8 @@ func TestVolumes(t *testing.T) {
 
 // TestTargets checks where folders and volumes can be mounted.
 func TestTargets(t *testing.T) {
-	for target, ok := range map[string]bool{"/data": true, "/mnt/data": true, "/": false, "data": false, "/usr/x": false,
+	for target, ok := range map[string]bool{"/data": true, "/mnt/data": true, "/": false, "data": false,
+		"/usr/x":       false,
 		"/workspace/x": false, "/data/../etc": false, "/biplane": false, "/.image": false, "/proc/self": false} {
 		if err := image.CheckTarget(target); (err == nil) != ok {
 			t.Errorf("CheckTarget(%q): %v, want valid: %t", target, err, ok)

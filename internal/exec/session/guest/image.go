@@ -9,8 +9,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Image returns the name of the image that the sandboxes are made of, or "" if it is the default.
-func (s *Source) Image() string { return s.image }
+// ImageName returns the name of the image that the sandboxes are made of, or "" if it is the
+// default.
+func (s *Source) ImageName() string { return s.image }
 
 // useImage returns a source of the same kind whose sandboxes are made of an image.
 func (s *Source) useImage(name string) *Source {
@@ -38,12 +39,13 @@ func (s *Source) withImage(caps sandbox.Capabilities, n Need) (sandbox.Capabilit
 	i := slices.IndexFunc(all, func(i sandbox.Image) bool { return i.Name == n.Image })
 	switch {
 	case i < 0 && len(all) == 0:
-		return caps, tool.Errorf(tool.Invalid, "there is no image %q, and no other: biplane image build makes one", n.Image)
+		return caps, tool.Errorf(tool.Invalid, "there is no image %q, and no other: biplane image build makes one",
+			n.Image)
 	case i < 0:
 		return caps, tool.Errorf(tool.Invalid, "there is no image %q, only %s", n.Image, listNames(all))
 	case !all[i].Built:
-		return caps, tool.Errorf(tool.Unavailable, "image %q isn't built yet: the user can build it with biplane image "+
-			"build %s", n.Image, n.Image)
+		return caps, tool.Errorf(tool.Unavailable, "image %q isn't built yet: the user can build it with biplane "+
+			"image build %s", n.Image, n.Image)
 	case all[i].Tier > caps.Tier:
 		return caps, tool.Errorf(tool.Unavailable, "image %q is for tier %s", n.Image, all[i].Tier)
 	}

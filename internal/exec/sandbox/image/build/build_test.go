@@ -33,7 +33,9 @@ func writeLayout(t *testing.T, arch string) string {
 			file("bin/bash")},
 	} {
 		b := archive(t, entries...).Bytes()
-		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil })
+		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(b)), nil
+		})
 		if err != nil {
 			t.Fatalf("make a layer: %v", err)
 		}

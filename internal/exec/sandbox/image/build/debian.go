@@ -35,8 +35,8 @@ func (j *job) installDebian(ctx context.Context) error {
 	}
 	for _, program := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return tool.Errorf(tool.Unavailable, "this host has no %s, so packages of Debian can't be installed: use an "+
-				"OCI image", program)
+			return tool.Errorf(tool.Unavailable, "this host has no %s, so packages of Debian can't be installed: use "+
+				"an OCI image", program)
 		}
 	}
 	j.progress("resolving " + strings.Join(names, ", "))
@@ -44,10 +44,11 @@ func (j *job) installDebian(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := runCommand(ctx, scratch, "apt-get", append(append([]string{"-s", "install"}, aptOptions...), names...)...)
+	simulate := append(append([]string{"-s", "install"}, aptOptions...), names...)
+	out, err := runCommand(ctx, scratch, "apt-get", simulate...)
 	if err != nil {
-		return tool.Errorf(tool.Unavailable, "%w (are the lists of packages up to date? apt-get update; are these names "+
-			"of Debian's packages? apt-cache search)", err)
+		return tool.Errorf(tool.Unavailable, "%w (are the lists of packages up to date? apt-get update; are these "+
+			"names of Debian's packages? apt-cache search)", err)
 	}
 	wanted, err := parseInstalls(out)
 	if err != nil {
@@ -76,8 +77,8 @@ func parseInstalls(out string) (wanted []string, err error) {
 		switch {
 		case len(f) < 3:
 		case f[0] == "Remv":
-			return nil, tool.Errorf(tool.Unavailable, "the packages conflict with %s, which the host has: use an OCI image",
-				f[1])
+			return nil, tool.Errorf(tool.Unavailable, "the packages conflict with %s, which the host has: use an "+
+				"OCI image", f[1])
 		case f[0] == "Inst":
 			version := f[2]
 			if strings.HasPrefix(version, "[") && len(f) > 3 { // the host has an older one
@@ -209,7 +210,7 @@ func (j *job) linkLibraries() error {
 			}
 		}
 		if e.Type().IsRegular() {
-			for _, lib := range readNeeded(filepath.Join(j.draft.Root, name)) {
+			for _, lib := range listLibraries(filepath.Join(j.draft.Root, name)) {
 				needed[lib] = true
 			}
 		}
@@ -243,8 +244,8 @@ func (j *job) hostHas(lib string) bool {
 	return false
 }
 
-// readNeeded returns the libraries that a program or library needs, or nil if it is neither.
-func readNeeded(file string) []string {
+// listLibraries returns the libraries that a program or library needs, or nil if it is neither.
+func listLibraries(file string) []string {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil

@@ -39,7 +39,8 @@ func (j *job) extractOCI(ctx context.Context) error {
 	case err != nil:
 		return tool.Errorf(tool.Invalid, "%s: %w", j.d.OCI, err)
 	case len(layers) > maxLayers || len(cfg.RootFS.DiffIDs) != len(layers):
-		return tool.Errorf(tool.Invalid, "%s has %d layers and %d digests of layers: these must be equal, and at most %d",
+		return tool.Errorf(tool.Invalid, "%s has %d layers and %d digests of layers: these must be equal, and at "+
+			"most %d",
 			j.d.OCI, len(layers), len(cfg.RootFS.DiffIDs), maxLayers)
 	case cfg.OS != "linux" || cfg.Architecture != runtime.GOARCH:
 		return tool.Errorf(tool.Invalid, "%s is for %s/%s, and this host is linux/%s", j.d.OCI, text.Cut(cfg.OS, 40),
@@ -62,8 +63,8 @@ func (j *job) extractOCI(ctx context.Context) error {
 	return nil
 }
 
-// extractLayer writes a layer to the tree, and checks that its content has the digest of the image's
-// configuration.
+// extractLayer writes a layer to the tree, and checks that its content has the digest of the
+// image's configuration.
 func (j *job) extractLayer(ctx context.Context, l v1.Layer, want v1.Hash) (err error) {
 	in, err := l.Uncompressed()
 	if err != nil {
@@ -98,7 +99,8 @@ func (j *job) openOCI(ctx context.Context) (v1.Image, error) {
 		if _, err := os.Stat(filepath.Join(dir, "index.json")); err != nil {
 			img, err := tarball.ImageFromPath(j.d.OCI, nil) // of docker save
 			if err != nil {
-				return nil, tool.Errorf(tool.Invalid, "%s is neither an OCI archive nor one of docker save: %w", j.d.OCI, err)
+				return nil, tool.Errorf(tool.Invalid, "%s is neither an OCI archive nor one of docker save: %w",
+					j.d.OCI, err)
 			}
 			return img, nil
 		}

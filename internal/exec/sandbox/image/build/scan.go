@@ -22,7 +22,7 @@ func (j *job) scanTree() {
 	j.m.Interpreters = map[string]string{}
 	for runtime, paths := range searched {
 		for _, at := range paths {
-			if found, err := j.x.resolve(at, 0); err == nil && found != "" {
+			if found, err := j.x.resolveLinks(at, 0); err == nil && found != "" {
 				j.m.Interpreters[runtime] = at
 				break
 			}
@@ -89,8 +89,8 @@ func (j *job) addPackages(folder, scope string, to map[string]bool) {
 	}
 }
 
-// resolve returns the path of a file of the tree without links, or an error if it isn't there.
-func (x *extractor) resolve(name string, links int) (string, error) {
+// resolveLinks returns the path of a file of the tree without links, or an error if it isn't there.
+func (x *extractor) resolveLinks(name string, links int) (string, error) {
 	at, err := x.walkFolder(path.Dir(strings.TrimPrefix(name, "/")))
 	if err != nil {
 		return "", err
@@ -112,5 +112,5 @@ func (x *extractor) resolve(name string, links int) (string, error) {
 	if !path.IsAbs(to) {
 		to = path.Join("/", path.Dir(at), to)
 	}
-	return x.resolve(path.Clean(to), links+1)
+	return x.resolveLinks(path.Clean(to), links+1)
 }
