@@ -131,6 +131,9 @@ func (s *Source) checkNeed(ctx context.Context, n Need) (sandbox.Capabilities, *
 
 // noneFits returns the error for a need that no kind meets.
 func (s *Sources) noneFits(n Need, out []mismatch) error {
+	if n.Image != "" && len(out) > 0 && out[len(out)-1].err != nil { // the last kind is the one with images
+		return out[len(out)-1].err
+	}
 	if len(out) == 1 && out[0].err != nil && n.Tier == tool.WASM && len(s.all) == 1 {
 		err := out[0].err
 		return &tool.Error{Kind: tool.Unavailable, Msg: "no sandbox can run here: " + err.Error(), Err: err}

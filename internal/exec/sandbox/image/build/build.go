@@ -84,35 +84,17 @@ func checkDescription(d image.Description) error {
 // runCommand runs a program in a folder, and returns its standard output. If it fails, the error
 // has the end of its standard error.
 func runCommand(ctx context.Context, dir, name string, args ...string) (string, error) {
-	var out, errs tail
 	c := exec.CommandContext(ctx, name, args...)
-	c.Dir, c.Stdout, c.Stderr = dir, &out, &errs
-	c.WaitDelay = 5 * time.Second
-	if err := c.Run(); err != nil {
+	c.Dir, c.WaitDelay = dir, 5*time.Second
+	out, err := c.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		reason := strings.TrimSpace(string(exit.Stderr))
 		return "", tool.Errorf(tool.Unavailable, "%s: %w: %s", filepath.Base(name), err,
-			strings.TrimSpace(text.Cut(errs.lastPart(), 1000)))
+			reason[max(0, len(reason)-1000):])
 	}
-	return string(out.text), nil
+	return string(out), err
 }
-
-// maxOutput is how much of a program's output is read, in bytes.
-const maxOutput = 4 << 20
-
-// A tail keeps the beginning of what is written to it, and its last kilobyte.
-type tail struct{ text, last []byte }
-
-func (t *tail) Write(p []byte) (int, error) {
-	if room := maxOutput - len(t.text); room > 0 {
-		t.text = append(t.text, p[:min(len(p), room)]...)
-	}
-	t.last = append(t.last, p...)
-	if over := len(t.last) - 1024; over > 0 {
-		t.last = slices.Delete(t.last, 0, over)
-	}
-	return len(p), nil
-}
-
-func (t *tail) lastPart() string { return string(t.last) }
 
 // sortedSet returns the keys of a set, sorted.
 func sortedSet(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
