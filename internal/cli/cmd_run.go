@@ -109,10 +109,13 @@ program runs again and may make exactly those writes.`,
 
 // runRequest runs a program, asks the user at the terminal for approvals, and prints the result.
 func (a *app) runRequest(ctx context.Context, client *api.Client, req api.RunRequest, output string) error {
-	x, err := client.Run(ctx, req)
+	live := a.followRun(ctx, client, output)
+	x, err := client.Run(live.ctx, req)
+	live.stopFollowing()
 	if err != nil {
 		return err
 	}
+	live.dropShown(x)
 	if x.State == api.StateWaiting && output == "table" {
 		if x, err = a.inPlace(ctx, client, x); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/approval/form"
@@ -51,6 +52,7 @@ func (d decisionRecord) RecordRefusal(ctx context.Context, who approval.Decider,
 // NoteChange logs a new or decided request, and notifies people of it.
 func (d decisionRecord) NoteChange(r approval.Request) {
 	people(d).noticeRequest(&r)
+	people(d).addEvent(api.EventApproval, r.ID, string(r.State), r.Principal)
 	switch r.State {
 	case approval.Pending:
 		d.log.Warn("a call waits for a person", "tool", r.Tool, "reason", r.Reason, "see",

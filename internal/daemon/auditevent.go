@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
@@ -40,8 +41,17 @@ func withError(e audit.Event, err error) audit.Event {
 	return e
 }
 
+// RecordStart tells clients of a new execution.
+func (d supervisor) RecordStart(id string, p tool.Principal) {
+	people{d.Daemon}.addEvent(api.EventExecution, id, api.StateRunning, p.ID)
+}
+
 // RecordEnd records the end of a program, unless it continues in another process.
 func (d supervisor) RecordEnd(e *execution.Execution) {
+	people{d.Daemon}.addEvent(api.EventExecution, e.ID, string(e.State), e.Principal.ID)
+	if e.Session != "" {
+		people{d.Daemon}.addEvent(api.EventSession, e.Session, "", e.Principal.ID)
+	}
 	d.meters.usage.AddRun(e.Principal, e.CPU(), !e.GoesOn)
 	if e.GoesOn {
 		return

@@ -41,6 +41,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/session"
+	"github.com/biplane-dev/biplane/internal/serve/feed"
 	"github.com/biplane-dev/biplane/internal/serve/httpapi"
 	"github.com/biplane-dev/biplane/internal/serve/local"
 	"github.com/biplane-dev/biplane/internal/serve/logs"
@@ -128,6 +129,7 @@ type frontends struct {
 	http    *httpapi.Server
 	log     logs.Book
 	notices *notices.Notifier // to people
+	events  *feed.Book        // for clients of the API
 	socket  net.Listener
 	tcp     net.Listener // nil if it doesn't listen
 }
@@ -218,7 +220,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.catalog = catalog.New(catalog.Config{Describe: describer{d.shapes}.describeEntry, Unprefixed: d.cfg.Unprefixed})
 	d.mask = newMask(s, key)
 	d.log = slog.New(d.mask.Handler(d.servers.log.WrapHandler(d.log.Handler())))
-	d.servers.notices = newNotices(d)
+	d.servers.notices, d.servers.events = newNotices(d), feed.NewBook()
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), newSecrets(s, d.store.OpenSecrets(key), d.mask, d),
 		newApprovedServers(s, d.cfg.DataDir, d.log), &hints{d.store.Hints(key), d, d.log}, d.catalog,
 		d.cfg.Version, d.log, d.mask, d, d); err != nil {
@@ -300,7 +302,7 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 		SignIns: d.upstreams.signIns, Hints: d.upstreams,
 		Agents:  httpapi.Agents{MCP: d.servers.mcp.Handler(), Stdio: d},
 		Metrics: d.meters.metrics.Handler(d.log),
-		Feeds:   httpapi.Feeds{Logs: &d.servers.log, Notices: channels{d}},
+		Feeds:   httpapi.Feeds{Logs: &d.servers.log, Notices: channels{d}, Events: d.servers.events},
 		Log:     d.log, Secrets: d.mask, Pages: d.pages(),
 		Repeats: repeat.NewLog(d.store.OpenRepeats(key), nil),
 	})))

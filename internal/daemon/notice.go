@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"context"
+	"time"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	notices "github.com/biplane-dev/biplane/internal/control/notice"
+	"github.com/biplane-dev/biplane/internal/serve/feed"
 )
 
 // newNotices returns the Notifier of the configured channels.
@@ -37,6 +39,17 @@ func (d people) noticeRequest(r *approval.Request) {
 		return
 	}
 	d.servers.notices.AddNotice(n)
+}
+
+// addEvent tells clients of the API of a change.
+func (d people) addEvent(kind, subject, state, principal string) {
+	d.servers.events.AddEvent(feed.Entry{Principal: principal,
+		Event: api.Event{Type: kind, Subject: subject, State: state, Time: time.Now().UTC()}})
+}
+
+// noteHealth tells clients of the API of the state of an upstream.
+func (d *Daemon) noteHealth(upstream, state string) {
+	people{d}.addEvent(api.EventUpstream, upstream, state, "")
 }
 
 // noteQuarantine notifies people of a quarantined tool.

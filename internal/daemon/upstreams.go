@@ -234,6 +234,7 @@ type toolObserver interface {
 	updateTools()  // tools were added or removed
 	updateOffers() // resources, templates or prompts were
 	updateResource(upstream, uri string)
+	noteHealth(upstream, state string) // the state of an upstream may have changed
 }
 
 // places returns the addresses at which users reach this process.
@@ -443,6 +444,7 @@ func (u *upstreams) update(s *source) {
 	offered := u.lastOffers[name] != snap.Offers
 	u.lastTools[name], u.lastOffers[name] = snap.Tools, snap.Offers
 	u.mu.Unlock()
+	u.observer.noteHealth(name, string(snap.Health.State))
 	if news {
 		u.observer.updateTools()
 	}

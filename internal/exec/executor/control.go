@@ -65,6 +65,8 @@ type Supervisor interface {
 	// ReadmitExecution is called for each execution that continues after a restart, with the
 	// execute call that began it. done is called when it ends. It may be nil.
 	ReadmitExecution(*tool.Call) (done func(*execution.Execution))
+	// RecordStart is called when an execution begins here.
+	RecordStart(execution string, p tool.Principal)
 	// RecordEnd is called with each execution that has ended here, before its answer is returned.
 	RecordEnd(*execution.Execution)
 }
@@ -85,6 +87,9 @@ func (Unsupervised) AdmitProgram(*tool.Call, string, []tool.Finding) error { ret
 
 // ReadmitExecution returns nil.
 func (Unsupervised) ReadmitExecution(*tool.Call) func(*execution.Execution) { return nil }
+
+// RecordStart does nothing.
+func (Unsupervised) RecordStart(string, tool.Principal) {}
 
 // RecordEnd does nothing.
 func (Unsupervised) RecordEnd(*execution.Execution) {}

@@ -57,6 +57,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	}
 	r.history.beginLog(a, r.taint.labels.All())
 	x.runs.begin(r)
+	x.cfg.Supervisor.RecordStart(r.id, c.Principal)
 	if a.session != "" && c.Place != nil {
 		r.place.come, r.place.leave = c.Place.Come, c.Place.Take()
 	}

@@ -40,6 +40,8 @@ func (ends) AdmitProgram(*tool.Call, string, []tool.Finding) error { return nil 
 
 func (ends) ReadmitExecution(*tool.Call) func(*execution.Execution) { return nil }
 
+func (ends) RecordStart(string, tool.Principal) {}
+
 func (f ends) RecordEnd(e *execution.Execution) { f(e) }
 
 func newGated(t testing.TB, tweak func(*executor.Config)) *gated {

@@ -493,6 +493,8 @@ func (readmits) AdmitProgram(*tool.Call, string, []tool.Finding) error { return 
 
 func (f readmits) ReadmitExecution(c *tool.Call) func(*execution.Execution) { return f(c) }
 
+func (readmits) RecordStart(string, tool.Principal) {}
+
 func (readmits) RecordEnd(*execution.Execution) {}
 
 // TestRecoveryOfTimers checks that timers continue where they were: one due in an hour expires

@@ -238,7 +238,7 @@ func (s *Server) streamExecution(v *visit) error {
 	if version == "" {
 		version = "none"
 	}
-	out := newStream(v.w)
+	out := NewStream(v.w)
 	for ends := time.Now().Add(streamTime); time.Now().Before(ends); {
 		began := time.Now()
 		x, err := c.Watch(v.r.Context(), id, version)
@@ -250,12 +250,12 @@ func (s *Server) streamExecution(v *visit) error {
 		}
 		if x.Version == version {
 			if x.Ended != nil {
-				return out.sendEvent("end", x.Version, nil)
+				return out.SendEvent("end", x.Version, nil)
 			}
 			if time.Since(began) < time.Second { // no process runs it, or this one is stopping
 				return nil
 			}
-			if err := out.sendPing(); err != nil {
+			if err := out.SendPing(); err != nil {
 				return nil
 			}
 			continue
@@ -269,7 +269,7 @@ func (s *Server) streamExecution(v *visit) error {
 		if x.Ended != nil {
 			name = "end"
 		}
-		if err := out.sendEvent(name, version, text); err != nil || name == "end" {
+		if err := out.SendEvent(name, version, text); err != nil || name == "end" {
 			return nil
 		}
 		select {
@@ -281,16 +281,17 @@ func (s *Server) streamExecution(v *visit) error {
 	return nil
 }
 
-// A stream sends server-sent events.
-type stream struct {
+// A Stream sends server-sent events.
+type Stream struct {
 	w     http.ResponseWriter
 	begun bool
 }
 
-func newStream(w http.ResponseWriter) *stream { return &stream{w: w} }
+// NewStream returns a Stream to w.
+func NewStream(w http.ResponseWriter) *Stream { return &Stream{w: w} }
 
-// sendEvent sends one event. An error means that the browser has gone.
-func (t *stream) sendEvent(event, id string, data []byte) error {
+// SendEvent sends one event. An error means that the browser has gone.
+func (t *Stream) SendEvent(event, id string, data []byte) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "id: %s\nevent: %s\n", id, event)
 	for line := range bytes.Lines(append(data, '\n')) {
@@ -301,10 +302,10 @@ func (t *stream) sendEvent(event, id string, data []byte) error {
 	return t.writeText(b.Bytes())
 }
 
-// sendPing keeps proxies from closing the connection.
-func (t *stream) sendPing() error { return t.writeText([]byte(": \n\n")) }
+// SendPing keeps proxies from closing the connection.
+func (t *Stream) SendPing() error { return t.writeText([]byte(": \n\n")) }
 
-func (t *stream) writeText(b []byte) error {
+func (t *Stream) writeText(b []byte) error {
 	if !t.begun {
 		t.begun = true
 		t.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")

@@ -47,9 +47,9 @@ func (h *executionRoutes) runProgram(w http.ResponseWriter, r *http.Request) {
 		Tier: req.Tier, Image: req.Image, TimeoutSeconds: req.TimeoutSeconds,
 	}
 	ctx := r.Context()
-	id, state, err := h.callExecute(ctx, tool.ExecutePath, args)
+	id, state, err := h.callExecute(ctx, tool.ExecutePath, args, earlyAnswer{w: w})
 	for err == nil && (state == string(execution.Running) || state == string(execution.Queued)) && !req.NoWait {
-		id, state, err = h.callExecute(ctx, tool.ResumePath, map[string]string{"execution": id})
+		id, state, err = h.callExecute(ctx, tool.ResumePath, map[string]string{"execution": id}, nil)
 	}
 	if err != nil {
 		writeError(w, err)
@@ -59,14 +59,28 @@ func (h *executionRoutes) runProgram(w http.ResponseWriter, r *http.Request) {
 	h.writeExecution(w, r, id, req.Tokens)
 }
 
+// An earlyAnswer sends the place of an execution as soon as it has begun, with status 103, so that
+// the client can follow it.
+type earlyAnswer struct {
+	tool.NoObserver
+	w http.ResponseWriter
+}
+
+// OnExecution implements tool.Observer.
+func (e earlyAnswer) OnExecution(id string) {
+	e.w.Header().Set("Content-Location", api.Prefix+"/executions/"+url.PathEscape(id))
+	e.w.WriteHeader(http.StatusEarlyHints)
+}
+
 // callExecute calls execute or resume, and returns the execution's id and state from the result.
-func (h *executionRoutes) callExecute(ctx context.Context, path string, args any) (id, state string, err error) {
+func (h *executionRoutes) callExecute(ctx context.Context, path string, args any,
+	o tool.Observer) (id, state string, err error) {
 	raw, err := tool.Marshal(args)
 	if err != nil {
 		return "", "", err
 	}
 	p, _ := identity.PrincipalFrom(ctx)
-	res, err := h.door.Call(ctx, &tool.Call{Path: path, Arguments: raw, Principal: p})
+	res, err := h.door.Call(ctx, &tool.Call{Path: path, Arguments: raw, Principal: p, Observer: o})
 	if err != nil {
 		return "", "", err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/control/repeat"
 	"github.com/biplane-dev/biplane/internal/serve/console"
+	"github.com/biplane-dev/biplane/internal/serve/feed"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -63,8 +64,9 @@ type Config struct {
 
 // Feeds are what people watch.
 type Feeds struct {
-	Logs    Logs    // nil: none
-	Notices Notices // nil: none
+	Logs    Logs       // nil: none
+	Notices Notices    // nil: none
+	Events  *feed.Book // nil: none
 }
 
 // Agents are the ways in for agents.

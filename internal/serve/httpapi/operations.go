@@ -267,6 +267,10 @@ var operations = map[string]apidoc.Operation{
 		Result: typeOf[api.Key]()},
 	"DELETE /keys/{key}": {ID: "revokeKey", Summary: "Revoke an API key", Result: typeOf[api.Key]()},
 
+	"GET /events": {ID: "events", Summary: "Changes as they happen, as server-sent events",
+		Header: []apidoc.Parameter{optionalText("Last-Event-ID", "continue after this event")},
+		Query: []apidoc.Parameter{{Name: "type", Kind: "string", List: true,
+			About: "only these types: execution, approval, session, upstream"}}},
 	"GET /notices": {ID: "noticeChannels", Summary: "List the channels for notices",
 		Result: typeOf[[]api.NoticeChannel]()},
 	"POST /notices/test": {ID: "testNotices", Summary: "Send a test to channels for notices",

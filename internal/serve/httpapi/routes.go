@@ -62,6 +62,7 @@ func (s *Server) listRoutes() []route {
 	ownSignIns := &signInRoutes{signIns: c.SignIns, own: true, local: c.Principal, closing: s.ctx}
 	keys := &keyRoutes{c.Keys}
 	notices := &noticeRoutes{c.Notices}
+	events := &eventRoutes{c.Events, s.ctx}
 	secrets := &secretRoutes{keeper: c.SecretKeeper}
 	ownSecrets := &secretRoutes{keeper: c.SecretKeeper, own: true, local: c.Principal}
 	return []route{
@@ -126,6 +127,7 @@ func (s *Server) listRoutes() []route {
 		{"POST " + api.Prefix + "/keys", admin, controls, keys.createKey},
 		{"POST " + api.Prefix + "/keys/{key}/rotate", admin, controls, keys.rotateKey},
 		{"DELETE " + api.Prefix + "/keys/{key}", admin, controls, keys.revokeKey},
+		{"GET " + api.Prefix + "/events", viewer, waits, events.streamEvents},
 		{"GET " + api.Prefix + "/notices", admin, reads, notices.listChannels},
 		{"POST " + api.Prefix + "/notices/test", admin, waits, notices.testChannels},
 		{"GET " + api.Prefix + "/me/secrets", user, controls, ownSecrets.listSecrets},

@@ -5,6 +5,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -36,6 +38,7 @@ func (p *InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body, to := io.Pipe()
 	a := &answer{header: http.Header{}, trailer: http.Header{}, to: to, begun: make(chan struct{})}
+	a.trace = httptrace.ContextClientTrace(r.Context())
 	p.noteRequest(in, true)
 	p.work.Go(func() {
 		stack.Grow()
@@ -115,12 +118,22 @@ type answer struct {
 	begun   chan struct{} // closed when status and sent are set
 	status  int
 	sent    http.Header
-	trailer http.Header // set before the reader sees the end
+	trailer http.Header            // set before the reader sees the end
+	trace   *httptrace.ClientTrace // of the client; nil: none
 }
 
 func (a *answer) Header() http.Header { return a.header }
 
+// FlushError does nothing: each write is passed on at once.
+func (a *answer) FlushError() error { return nil }
+
 func (a *answer) WriteHeader(status int) {
+	if status/100 == 1 { // before the response, as http.Transport does
+		if a.trace != nil && a.trace.Got1xxResponse != nil {
+			_ = a.trace.Got1xxResponse(status, textproto.MIMEHeader(a.header)) // an error would not end the request
+		}
+		return
+	}
 	if a.status == 0 {
 		a.status, a.sent = status, a.header.Clone()
 		close(a.begun)
