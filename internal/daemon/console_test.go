@@ -5,6 +5,7 @@ import (
 	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -227,4 +228,50 @@ func TestConsoleApprovals(t *testing.T) {
 		t.Errorf("a viewer sees what waits for others: %s", text)
 	}
 	checkPage(t, boss, "/approvals?all=true")
+}
+
+// TestConsoleKeys creates, rotates and revokes a key on the page, which others may not use.
+func TestConsoleKeys(t *testing.T) {
+	d, stop := run(t, t.TempDir(), "auth: { keys: true }\n")
+	defer stop()
+	boss, eve := signedIn(t, d, "boss", "admin"), signedIn(t, d, "eve", "viewer")
+	status, _, page := boss.do(t, "POST", "/keys", url.Values{"action": {"create"}, "name": {"lead"},
+		"person": {hostile}, "role": {"approver"}, "scope": {"api"}, "groups": {"leads, ops"}, "tools": {"github.*"},
+		"days": {"30"}}, nil)
+	key := regexp.MustCompile(`<pre tabindex="0">([^<]+)</pre>`).FindStringSubmatch(page)
+	if status != http.StatusOK || key == nil || !strings.Contains(page, `<span class="label">leads</span>`) {
+		t.Fatalf("the key is not created: %d %s", status, page)
+	}
+	if _, err := clientOf(d, key[1]).Approvals(t.Context(), "", false); err != nil {
+		t.Errorf("the created key is not accepted: %v", err)
+	}
+	if page := checkPage(t, boss, "/keys"); strings.Contains(page, key[1]) || !strings.Contains(page, "github.*") {
+		t.Errorf("the page shows the key again, or not its tools: %s", page)
+	}
+	_, _, page = boss.do(t, "POST", "/keys", url.Values{"action": {"rotate"}, "name": {"lead"}}, nil)
+	again := regexp.MustCompile(`<pre tabindex="0">([^<]+)</pre>`).FindStringSubmatch(page)
+	if again == nil || again[1] == key[1] {
+		t.Fatalf("the key is not rotated: %s", page)
+	}
+	if _, err := clientOf(d, key[1]).Status(t.Context()); err == nil {
+		t.Error("the old key is still accepted")
+	}
+	for _, confirm := range []string{"", "lead"} {
+		status, _, _ = boss.do(t, "POST", "/keys", url.Values{"action": {"revoke"}, "name": {"lead"},
+			"confirm": {confirm}}, nil)
+		_, err := clientOf(d, again[1]).Status(t.Context())
+		if (status == http.StatusOK) != (confirm == "lead") || (err != nil) != (confirm == "lead") {
+			t.Errorf("revoke with %q: %d, and the key: %v", confirm, status, err)
+		}
+	}
+	if status, _, _ := eve.do(t, "GET", "/keys", nil, nil); status != http.StatusForbidden {
+		t.Errorf("a viewer's page has status %d, want 403", status)
+	}
+	if status, _, _ := eve.do(t, "POST", "/keys", url.Values{"action": {"create"}, "name": {"x"},
+		"role": {"admin"}}, nil); status != http.StatusForbidden {
+		t.Errorf("a viewer's key has status %d, want 403", status)
+	}
+	if strings.Contains(checkPage(t, eve, "/"), `href="/keys"`) {
+		t.Error("a viewer is shown the page of keys in the navigation")
+	}
 }

@@ -161,6 +161,8 @@ func listPages() []page {
 		{"POST /audit/verify", looks, (*Server).verifyRecord},
 		{"GET /audit/{record}", looks, (*Server).showRecord},
 		{"GET /usage", looks, (*Server).showUsage},
+		{"GET /keys", looks, (*Server).showKeys},
+		{"POST /keys", looks, (*Server).changeKeys},
 		{"GET /connect/{upstream}", looks, (*Server).showUpstream},
 		{"POST /connect/{upstream}", looks, (*Server).changeSignIn},
 		{"GET " + connectedPath, looks, (*Server).completeSignIn},
@@ -185,6 +187,7 @@ var sections = []section{
 	{"/policy", "Policy", "POST /policy/explain"},
 	{"/audit", "Audit", "GET /audit/records"},
 	{"/usage", "Usage", "GET /usage"},
+	{"/keys", "Keys", "GET /keys"},
 }
 
 // A visit is one request for a page.
