@@ -35,7 +35,8 @@ func (s *Server) listKeys(v *visit, made *api.Key) error {
 		return ownError(err)
 	}
 	slices.SortStableFunc(all, func(a, b api.Key) int { // active ones first
-		return strings.Compare(strconv.FormatBool(a.State != api.KeyActive), strconv.FormatBool(b.State != api.KeyActive))
+		return strings.Compare(strconv.FormatBool(a.State != api.KeyActive),
+			strconv.FormatBool(b.State != api.KeyActive))
 	})
 	s.renderPage(v, http.StatusOK, "keys.html", keysData{Keys: all, Groups: groupsOf(all), Made: made,
 		Roles: identity.Roles()})
