@@ -16,8 +16,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// arguments parses the arguments of execute, strictly.
-func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
+// parseArguments parses the arguments of execute, strictly.
+func (x *Executor) parseArguments(raw json.RawMessage) (arguments, error) {
 	var a arguments
 	fields, err := parseFields(raw, "execute", "code", "language", "session", "after", "mode", "timeout_seconds",
 		"files", "tier", "image")
@@ -58,7 +58,7 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	if err := x.sessionArguments(fields, a.session, language); err != nil {
 		return a, err
 	}
-	if a.plan, err = x.mode(mode); err != nil {
+	if a.plan, err = x.parseMode(mode); err != nil {
 		return a, err
 	}
 	if tier != "" {
@@ -77,8 +77,8 @@ func (x *Executor) arguments(raw json.RawMessage) (arguments, error) {
 	return a, nil
 }
 
-// mode parses the mode argument, and reports whether the program should be planned.
-func (x *Executor) mode(mode string) (plan bool, _ error) {
+// parseMode parses the mode argument, and reports whether the program should be planned.
+func (x *Executor) parseMode(mode string) (plan bool, _ error) {
 	switch {
 	case mode == "" || mode == "run":
 		return false, nil

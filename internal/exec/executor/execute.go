@@ -39,7 +39,7 @@ func (x *Executor) execute(ctx context.Context, c *tool.Call) (*tool.Result, err
 	if c.FromProgram().Execution != "" {
 		return nil, tool.Errorf(tool.Invalid, "a program can't start programs: call the tools directly")
 	}
-	a, err := x.arguments(c.Arguments)
+	a, err := x.parseArguments(c.Arguments)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (f *flow) evaluateAll(tree *node) bool {
 		}
 		tree.scope = f.scope
 		f.again = false
-		f.checks.reset()
+		f.checks.dropFindings()
 		f.guards, f.branch, f.fn, f.functions = f.guards[:0], 0, nil, f.functions[:0]
 		for _, k := range tree.kids {
 			f.evaluateNode(k)

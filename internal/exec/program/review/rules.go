@@ -33,8 +33,8 @@ type place struct {
 	at   int
 }
 
-// reset drops the findings.
-func (k *checker) reset() { k.found, k.seen = nil, map[place]bool{} }
+// dropFindings drops the findings.
+func (k *checker) dropFindings() { k.found, k.seen = nil, map[place]bool{} }
 
 // reportFault records a finding.
 func (k *checker) reportFault(rule string, at int, message, better string) {

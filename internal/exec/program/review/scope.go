@@ -129,7 +129,7 @@ func (f *flow) assignName(name string, v *value, declare bool) {
 			x = to.addVariable(name, f.branch)
 		}
 	}
-	strong := !x.calls && (declare || f.branch <= x.depth && f.scope.owns(x, name))
+	strong := !x.calls && (declare || f.branch <= x.depth && f.scope.ownsVariable(x, name))
 	if !declare && f.loops > 0 && x.value != nil && !sameValue(x.value, v, 0) {
 		f.changed = true
 	}
@@ -138,12 +138,12 @@ func (f *flow) assignName(name string, v *value, declare bool) {
 	}
 	if x.value != v {
 		x.value = v
-		f.guards.forget(x)
+		f.guards.forgetVariable(x)
 	}
 }
 
-// owns reports whether a variable belongs to the function of the scope.
-func (s *scope) owns(x *variable, name string) bool {
+// ownsVariable reports whether a variable belongs to the function of the scope.
+func (s *scope) ownsVariable(x *variable, name string) bool {
 	for ; s != nil; s = s.parent {
 		if s.vars[name] == x {
 			return true
@@ -155,8 +155,8 @@ func (s *scope) owns(x *variable, name string) bool {
 	return false
 }
 
-// forget forgets the tests of a variable that is assigned.
-func (g guards) forget(x *variable) {
+// forgetVariable forgets the tests of a variable that is assigned.
+func (g guards) forgetVariable(x *variable) {
 	for i := range g {
 		if g[i].v == x {
 			g[i].safe = 0
