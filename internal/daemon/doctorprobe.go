@@ -39,7 +39,7 @@ func checkSandbox(ctx context.Context, d driver, s config.Sandbox, e engine, nee
 		return []Check{{Part: part, Name: "can run here", Needed: needed, Detail: err.Error()}}
 	}
 	defer made.Close()
-	c := capability(ctx, sandbox.Kind{Name: d.name, Tier: d.tier, Driver: made})
+	c := describeKind(ctx, sandbox.Kind{Name: d.name, Tier: d.tier, Driver: made})
 	if c.Reason != "" {
 		return []Check{{Part: part, Name: "can run here", Needed: needed, Detail: c.Reason}}
 	}

@@ -134,13 +134,13 @@ func (s *sandboxes) Close() error {
 func (d *Daemon) Sandboxes(ctx context.Context) []api.Capability {
 	out := make([]api.Capability, 0, len(d.sandboxes.kinds))
 	for _, k := range d.sandboxes.kinds {
-		out = append(out, capability(ctx, k))
+		out = append(out, describeKind(ctx, k))
 	}
 	return out
 }
 
-// capability returns what a kind of sandbox can do.
-func capability(ctx context.Context, k sandbox.Kind) api.Capability {
+// describeKind returns what a kind of sandbox can do.
+func describeKind(ctx context.Context, k sandbox.Kind) api.Capability {
 	var caps sandbox.Capabilities
 	err := k.Err
 	if k.Driver != nil {
