@@ -309,7 +309,7 @@ func TestFairQueue(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); n.Run(ctx) }()
+	go func() { defer close(done); n.SendNotices(ctx) }()
 	first, second := <-ch.sent, <-ch.sent
 	if first.Subject != "eve 0" || first.Dropped != s[0].Dropped || second.Subject != "ann" || second.Dropped != 0 {
 		t.Errorf("sent %q, %d dropped, then %q, %d dropped; want eve's first with what was dropped, then ann's",
@@ -337,8 +337,8 @@ func TestBackoff(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	all.Go(func() { n.Run(ctx) })
-	all.Go(func() { r.Run(ctx) })
+	all.Go(func() { n.SendNotices(ctx) })
+	all.Go(func() { r.SendNotices(ctx) })
 	if a, b, c := <-ch.sent, <-ch.sent, <-refused.sent; a.Subject != "first" || b.Subject != "second" ||
 		c.Subject != "second" {
 		t.Errorf("sent %q, %q and %q; want the first again until it is sent, unless it is refused", a.Subject,

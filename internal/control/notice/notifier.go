@@ -70,7 +70,7 @@ type route struct {
 	state  State
 }
 
-// NewNotifier returns a Notifier. It sends nothing until Run is called.
+// NewNotifier returns a Notifier. It sends nothing until SendNotices is called.
 func NewNotifier(cfg Config) *Notifier {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -163,8 +163,8 @@ func (r *route) nextNotice() *Notice {
 	return n
 }
 
-// Run sends notices until ctx is done. Notices that are still waiting then are lost.
-func (n *Notifier) Run(ctx context.Context) {
+// SendNotices sends notices until ctx is done. Notices that are still waiting then are lost.
+func (n *Notifier) SendNotices(ctx context.Context) {
 	if n == nil {
 		return
 	}
