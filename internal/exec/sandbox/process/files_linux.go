@@ -58,6 +58,32 @@ func (h *handover) closeFiles() error {
 type shared struct {
 	FD   int    `json:"fd"`
 	Path string `json:"path"`
+
+	tree int // a copy of the mount of Path, made in the sandbox; 0: there is none
+}
+
+// openTree copies the mount of the path, which the root of the sandbox may cover. It is needed where
+// the descriptor can't be mounted.
+func (s *shared) openTree() {
+	if s == nil || s.checkPath() != nil { // mountAt reports why
+		return
+	}
+	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
+	if fd, err := unix.OpenTree(unix.AT_FDCWD, s.Path, flags); err == nil {
+		s.tree = fd
+	}
+}
+
+// openTrees copies the mounts of everything that a setup shares.
+func (s *setup) openTrees() {
+	s.Program.openTree()
+	s.NodeModules.openTree()
+	if s.Image != nil {
+		s.Image.openTree()
+	}
+	for i := range s.Mounts {
+		s.Mounts[i].openTree()
+	}
 }
 
 // mountAt makes the file or folder available at a path that exists. It can't be written unless
@@ -68,6 +94,9 @@ func (s *shared) mountAt(to string, write bool) error {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
 	err := unix.MoveMount(s.FD, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	if err != nil && s.tree != 0 {
+		err = unix.MoveMount(s.tree, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
 	if err != nil {
 		if err := s.checkPath(); err != nil {
 			return err

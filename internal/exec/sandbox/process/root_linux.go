@@ -23,6 +23,7 @@ func makeRoot(s *setup) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
 	}
+	s.openTrees()
 	const root = "/tmp" // the new root is mounted over it
 	const safe = unix.MS_NOSUID | unix.MS_NODEV
 	if err := unix.Mount("none", root, "tmpfs", safe, "mode=0755,size=1m,nr_inodes=4k"); err != nil {
