@@ -72,6 +72,7 @@ type tierRig struct {
 	reached chan struct{} // the tool slow was called
 	release chan struct{} // closed: slow answers
 	// hostPackages enables the sandboxes that are processes of this host.
+	more         string // of the configuration
 	hostPackages bool
 	d            *daemon.Daemon
 	stop         func()
@@ -115,7 +116,7 @@ func (r *tierRig) start(policies string, create func() (sandbox.Driver, error)) 
 		strongest = tool.Process
 	}
 	text := fmt.Sprintf("sandbox: { host_packages: %t }\npolicy: ./policies\nmcpServers: { box: { url: '%s' } }\n",
-		r.hostPackages, r.url)
+		r.hostPackages, r.url) + r.more
 	s, err := config.Parse(filepath.Join(r.dir, "biplane.yaml"), []byte(text), env, strongest)
 	if err != nil {
 		r.t.Fatalf("config.Parse: %v", err)
