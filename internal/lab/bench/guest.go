@@ -50,6 +50,12 @@ func openGuest(ctx context.Context, box sandbox.Sandbox, call func(*sandbox.Gues
 // runOnce runs a program in a fresh sandbox, on the caller's goroutine. It returns the program's
 // value, and the time at which the host had it.
 func runOnce(ctx context.Context, box sandbox.Sandbox, p *program.Program) (value string, at time.Time, err error) {
+	return runWithTraffic(ctx, box, p, nil)
+}
+
+// runWithTraffic is runOnce for a program with connections.
+func runWithTraffic(ctx context.Context, box sandbox.Sandbox, p *program.Program, t sandbox.Traffic) (value string,
+	at time.Time, err error) {
 	line, err := encodeRun(p)
 	if err != nil {
 		return "", at, err
@@ -57,7 +63,7 @@ func runOnce(ctx context.Context, box sandbox.Sandbox, p *program.Program) (valu
 	s := &stream{ends: make(chan *sandbox.GuestMessage, 1), once: true}
 	s.more.L = &s.mu
 	s.sendLine(line)
-	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: s, Keep: true}); err != nil {
+	if _, err := box.Run(ctx, &sandbox.Cmd{Guest: s, Keep: true, Traffic: t}); err != nil {
 		return "", at, fmt.Errorf("a sandbox ended: %w", err)
 	}
 	select {

@@ -26,6 +26,8 @@ var tierRows = []row{
 		what: "100 process sandboxes created at once, to the end of a shell script in the last of them"},
 	{name: "process_tool_call", unit: "ms", reach: 0.15,
 		what: "a tool call from a program in Python that is answered at once: the mean of 1000 in a row"},
+	{name: "egress", unit: "ms", reach: 0.5,
+		what: "what the way out of a process sandbox adds to an HTTP request, without the policy's decision and its record"},
 	{name: "process_thaw", unit: "ms", reach: 1, what: "a frozen sandbox with Python, woken, to the value of 1+1"},
 }
 
@@ -77,6 +79,7 @@ func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
 	}{
 		{"process_burst", r.measureBurst},
 		{"process_tool_call", r.measureProcessCalls},
+		{"egress", r.measureEgress},
 		{"process_thaw", func(ctx context.Context, d *process.Driver) ([]time.Duration, error) {
 			return r.measureThaw(ctx, d, value)
 		}},
