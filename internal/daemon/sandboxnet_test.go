@@ -7,8 +7,9 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// TestSandboxNetwork checks that policy decides on the connections of a program in a process sandbox,
-// that each is on the record, and that a denial names the smallest policy that would permit it.
+// TestSandboxNetwork checks that policy decides on the connections of a program in a process
+// sandbox, that each is on the record, and that a denial names the smallest policy that would
+// permit it.
 func TestSandboxNetwork(t *testing.T) {
 	url, hits := web(t)
 	r := newProcessRig(t, inProcesses)

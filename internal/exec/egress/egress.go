@@ -136,7 +136,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Do sends a request. An error of kind Denied means that no address of the host may be reached. One
 // of kind Invalid means that the request is invalid. In both cases nothing was sent.
 func (c *Client) Do(ctx context.Context, q Request) (*Response, error) {
-	leave, err := c.enter(ctx, q)
+	leave, err := c.enterTurn(ctx, q)
 	if err != nil {
 		return nil, tool.NotSent(err)
 	}
@@ -172,9 +172,9 @@ func (c *Client) Do(ctx context.Context, q Request) (*Response, error) {
 	return out, nil
 }
 
-// enter waits for the principal's turn to send a request to its host. If err is nil, leave must be
-// called.
-func (c *Client) enter(ctx context.Context, q Request) (leave func(), err error) {
+// enterTurn waits for the principal's turn to send a request to its host. If err is nil, leave must
+// be called.
+func (c *Client) enterTurn(ctx context.Context, q Request) (leave func(), err error) {
 	c.mu.Lock()
 	h := c.hosts[q.URL.Host]
 	if h == nil {
@@ -334,9 +334,9 @@ func firstOf(addrs []netip.Addr) string {
 	return fmt.Sprint(addrs[0])
 }
 
-// own reports whether an address belongs to this machine, where servers may trust local clients. It
-// returns true if that can't be determined.
-func (c *Client) own(a netip.Addr) bool {
+// isOwn reports whether an address belongs to this machine, where servers may trust local clients.
+// It returns true if that can't be determined.
+func (c *Client) isOwn(a netip.Addr) bool {
 	all, err := c.cfg.Network.OwnAddresses()
 	return err != nil || netaddr.IsOneOf(all, a)
 }
@@ -353,7 +353,7 @@ func (c *Client) mayReach(a netip.Addr) bool {
 	if in(c.cfg.Private) {
 		return true
 	}
-	if c.own(a) {
+	if c.isOwn(a) {
 		return false
 	}
 	return netaddr.IsPublic(a)

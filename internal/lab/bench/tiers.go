@@ -27,7 +27,7 @@ var tierRows = []row{
 	{name: "process_tool_call", unit: "ms", reach: 0.15,
 		what: "a tool call from a program in Python that is answered at once: the mean of 1000 in a row"},
 	{name: "egress", unit: "ms", reach: 0.5,
-		what: "what the way out of a process sandbox adds to an HTTP request, without the policy's decision and its record"},
+		what: "the way out of a process sandbox, added to an HTTP request, without the decision and its record"},
 	{name: "process_thaw", unit: "ms", reach: 1, what: "a frozen sandbox with Python, woken, to the value of 1+1"},
 }
 
