@@ -62,7 +62,7 @@ type shared struct {
 	tree int // a copy of the mount of Path, made in the sandbox; 0: there is none
 }
 
-// openTree copies the mount of the path, which the root of the sandbox may cover. It is needed where
+// openTree copies the mount of the path, which the root of the sandbox may cover. It is needed if
 // the descriptor can't be mounted.
 func (s *shared) openTree() {
 	if s == nil || s.checkPath() != nil { // mountAt reports why
