@@ -21,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 	"github.com/biplane-dev/biplane/internal/lab/peertest"
 )
 
@@ -56,7 +57,8 @@ func TestMain(m *testing.M) {
 // and stub, an MCP server with the tools echo, sleep (ms) and die, which kills it with SIGKILL;
 // guarded, one over HTTP that requires sign-in; and browse and pasting, which play its users.
 // $NODE, $EVERYTHING, $FILESYSTEM and $MEMORY are Node.js and the reference servers; the condition
-// [peers] holds if they are installed. $PORT is a free port.
+// [peers] holds if they are installed, [process] if process sandboxes can run
+// here. $PORT is a free port.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -64,8 +66,11 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup:               func(e *testscript.Env) error { return setup(t, e) },
 		Condition: func(cond string) (bool, error) {
-			if cond == "peers" {
+			switch cond {
+			case "peers":
 				return true, nil // setup has skipped or failed the test otherwise
+			case "process":
+				return canRunProcesses(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -73,6 +78,17 @@ func TestScript(t *testing.T) {
 			"status": status, "http": request, "await": await, "let": let, "gone": gone, "tamper": tamper,
 		},
 	})
+}
+
+// canRunProcesses reports whether process sandboxes can run here.
+func canRunProcesses() bool {
+	d, err := process.New(process.Config{})
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	_, err = d.Probe(context.Background())
+	return err == nil
 }
 
 func setup(t *testing.T, e *testscript.Env) error {

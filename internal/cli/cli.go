@@ -55,6 +55,7 @@ var commands = []struct {
 	{"executions", executionsCommand},
 	{"replay", replayCommand},
 	{"sessions", sessionsCommand},
+	{"sandboxes", sandboxesCommand},
 	{"cp", cpCommand},
 	{"skills", skillsCommand},
 	{"tools", toolsCommand},

@@ -162,6 +162,7 @@ func (r *reader) readConfig(root *node, c *Config) {
 				c.StartWaitSaid = r.readDuration(n, "start_wait", 0, 5*time.Minute), true
 		},
 		"sandbox":   func(n *node) { r.readSandbox(n, &c.Sandbox, filepath.Dir(c.File)) },
+		"sandboxes": func(n *node) { readOwnSandboxes(r, n, &c.Sandbox.Own) },
 		"sessions":  func(n *node) { r.readSessions(n, &c.Sessions) },
 		"audit":     func(n *node) { r.readAudit(n, &c.Audit, filepath.Dir(c.File)) },
 		"approvals": func(n *node) { r.readApprovals(n, &c.Approvals) },

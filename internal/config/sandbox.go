@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -25,6 +26,8 @@ type Sandbox struct {
 	// folder with npm packages for programs on Node.js; empty: none
 	NodeModules string
 	Images      map[string]image.Description // what process sandboxes are made of, by name
+	// limits of sandboxes of one's own; zero fields mean the defaults
+	Own owned.Limits
 }
 
 // Values of Process besides "".

@@ -39,6 +39,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/shape"
 	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
+	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/serve/feed"
@@ -258,7 +259,8 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 		return err
 	}
 	own := builtin()
-	d.catalog.Set(catalog.Source{Name: tool.Own, Tools: append(slices.Clone(own), networkTools()...),
+	d.sandboxes.own = d.newOwnSandboxes(key)
+	d.catalog.Set(catalog.Source{Name: tool.Own, Tools: slices.Concat(own, networkTools(), owned.ListTools()),
 		Health: tool.Health{State: tool.Ready}, Caller: maskCaller(d.mask, table{
 			"search": d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible),
 				d.executor.Skills().List, d.privacy)),
@@ -267,7 +269,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 			"fetch":   d.network,
 			"send":    d.network,
 			"connect": d.network,
-		})})
+		}.addSandboxTools(d.sandboxes.own))})
 	if d.warm.first == nil { // a known program compiles it, no later than this would
 		d.warm.work.Go(d.warmExecute)
 	}
@@ -285,6 +287,7 @@ func (d *Daemon) warmExecute() {
 // createServers creates the MCP server and the HTTP API.
 func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	local := identity.LocalUser()
+	d.sandboxes.servers = d.newSandboxServers(door)
 	d.servers.mcp = mcpserver.New(mcpserver.Config{
 		Door: door, Builtin: own, Filter: d.policies, Catalog: d.index,
 		Endpoint: mcpserver.Endpoint{Mode: mcpserver.Mode(d.cfg.Settings.Mode), Instructions: instructions,
@@ -300,7 +303,7 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor,
 		Approvals: d.shownRequests(), Usage: d.meters.usage, Principal: local,
 		SignIns: d.upstreams.signIns, Hints: d.upstreams,
-		Agents:  httpapi.Agents{MCP: d.servers.mcp.Handler(), Stdio: d},
+		Agents:  httpapi.Agents{MCP: d.servers.mcp.Handler(), Stdio: d, Sandboxes: d.sandboxes.servers},
 		Metrics: d.meters.metrics.Handler(d.log),
 		Feeds:   httpapi.Feeds{Logs: &d.servers.log, Notices: channels{d}, Events: d.servers.events},
 		Log:     d.log, Secrets: d.mask, Pages: d.pages(),
@@ -357,6 +360,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wg.Go(func() { d.meters.usage.Run(upstreams) })
 	wg.Go(func() { d.privacy.Run(upstreams) })
 	wg.Go(func() { d.shapes.Run(upstreams) })
+	wg.Go(func() { d.sandboxes.own.RunKeeper(upstreams) })
 	if !d.cfg.Lazy {
 		wg.Go(func() { d.releaseAfterStart(upstreams) })
 	}

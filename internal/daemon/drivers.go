@@ -12,6 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/exec/engineproc"
+	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
@@ -92,8 +93,10 @@ func StrongestTier() tool.Tier {
 
 // sandboxes holds the drivers of a process.
 type sandboxes struct {
-	kinds []sandbox.Kind // one per row of the table
-	open  []io.Closer
+	kinds   []sandbox.Kind // one per row of the table
+	open    []io.Closer
+	own     *owned.Sandboxes // of principals
+	servers *sandboxServers  // their MCP servers
 }
 
 // newSandboxes creates the drivers of a table, without those of a weaker tier than the
@@ -124,6 +127,12 @@ func newSandboxes(table []driver, s config.Sandbox, e engine) (*sandboxes, error
 // Close closes the drivers.
 func (s *sandboxes) Close() error {
 	var errs []error
+	if s.servers != nil {
+		errs = append(errs, s.servers.closeAll())
+	}
+	if s.own != nil {
+		errs = append(errs, s.own.CloseAll())
+	}
 	for _, d := range s.open {
 		errs = append(errs, d.Close())
 	}

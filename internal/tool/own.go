@@ -1,5 +1,7 @@
 package tool
 
+import "strings"
+
 // Own is the name of the upstream that holds Biplane's own tools. No configured upstream may have
 // it.
 const Own = "biplane"
@@ -16,3 +18,11 @@ const (
 // ExecuteTool returns the tool execute without its definition: what is known of a program that
 // is counted without a call of execute.
 func ExecuteTool() *Tool { return &Tool{Upstream: Own, Name: "execute"} }
+
+// SandboxPrefix begins the names of Biplane's own tools for sandboxes of one's own.
+const SandboxPrefix = "sandbox_"
+
+// UsesSandbox reports whether t is one of Biplane's own tools for sandboxes of one's own.
+func UsesSandbox(t *Tool) bool {
+	return t != nil && t.Upstream == Own && strings.HasPrefix(t.Name, SandboxPrefix)
+}

@@ -139,7 +139,7 @@ func (e *Engine) toolFacts(t *tool.Tool) *facts {
 func newFacts(t *tool.Tool, rules []Rule) *facts {
 	h := t.Annotations
 	f := &facts{tool: t, action: callAction}
-	if t.Upstream == tool.Own && t.Name == "execute" {
+	if t.Upstream == tool.Own && t.Name == "execute" || tool.UsesSandbox(t) { // both run programs in isolation
 		f.action = executeAction
 	}
 	var tags, labels []string

@@ -71,8 +71,9 @@ type Feeds struct {
 
 // Agents are the ways in for agents.
 type Agents struct {
-	MCP   http.Handler // at /mcp; nil: none
-	Stdio Stdio        // nil: none
+	MCP       http.Handler // at /mcp; nil: none
+	Stdio     Stdio        // nil: none
+	Sandboxes Sandboxes    // at /mcp/sandboxes; nil: none
 }
 
 // An Authenticator returns the principal of a request. If the error is an *identity.Refusal, it has

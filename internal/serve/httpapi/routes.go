@@ -63,6 +63,7 @@ func (s *Server) listRoutes() []route {
 	keys := &keyRoutes{c.Keys}
 	notices := &noticeRoutes{c.Notices}
 	events := &eventRoutes{c.Events, s.ctx}
+	boxes := &sandboxRoutes{c.Door, c.Sandboxes}
 	secrets := &secretRoutes{keeper: c.SecretKeeper}
 	ownSecrets := &secretRoutes{keeper: c.SecretKeeper, own: true, local: c.Principal}
 	return []route{
@@ -136,12 +137,18 @@ func (s *Server) listRoutes() []route {
 		{"POST " + api.Prefix + "/me/upstreams/{upstream}/sign-in", user, waits, ownSignIns.beginSignIn},
 		{"GET " + api.Prefix + "/me/upstreams/{upstream}/sign-in", user, waits, ownSignIns.awaitSignIn},
 		{"DELETE " + api.Prefix + "/me/upstreams/{upstream}/sign-in", user, reads, ownSignIns.endSignIn},
+		{"GET " + api.Prefix + "/me/sandboxes", user, reads, boxes.listSandboxes},
+		{"POST " + api.Prefix + "/me/sandboxes", user, reads, boxes.createSandbox},
+		{"GET " + api.Prefix + "/me/sandboxes/{sandbox}", user, reads, boxes.showSandbox},
+		{"DELETE " + api.Prefix + "/me/sandboxes/{sandbox}", user, controls, boxes.endSandbox},
+		{"POST " + api.Prefix + "/me/sandboxes/{sandbox}/{operation}", user, waits, boxes.useSandbox},
 		{"GET " + api.Prefix + "/secrets", owner, controls, secrets.listSecrets},
 		{"PUT " + api.Prefix + "/secrets/{secret}", owner, controls, secrets.setSecret},
 		{"DELETE " + api.Prefix + "/secrets/{secret}", owner, controls, secrets.removeSecret},
 		{"GET /mcp/stdio", owner, reads, s.hijackStdio},
 		{mcpPath, agent, reads, s.serveMCP},
 		{mcpPath + "/{profile}", agent, reads, s.serveMCP},
+		{mcpPath + "/sandboxes/{sandbox}", agent, reads, boxes.serveMachine},
 		{"GET " + resourcePath, anyone, opens, s.serveResource},
 		{"GET " + resourcePath + "/mcp", anyone, opens, s.serveResource},
 	}

@@ -144,7 +144,10 @@ func decodeReply(data []byte) (*Reply, error) {
 	return &r, nil
 }
 
+// ErrLost is wrapped by the error of a stream that ended early.
+var ErrLost = errors.New("the stream ended")
+
 // lostAgent returns the error of a stream that ended early.
 func lostAgent(err error) error {
-	return tool.Errorf(tool.Unavailable, "the sandbox ended before it answered: %w", err)
+	return tool.Errorf(tool.Unavailable, "the sandbox ended before it answered: %w", errors.Join(ErrLost, err))
 }

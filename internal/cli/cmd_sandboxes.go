@@ -1,0 +1,387 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/text"
+)
+
+func sandboxesCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "sandboxes",
+		Short: "Create and use sandboxes of your own",
+		Long: `A sandbox of your own is an isolated Linux system with files that are kept. Commands, background
+processes and files in it are for you and your agents: each sandbox is also an MCP server at
+/mcp/sandboxes/ID. An idle sandbox goes to standby. Its processes end with the biplane process that started them: run
+"biplane serve" to keep them. Its files stay until it is ended.`,
+		Example: `  biplane sandboxes create work
+  biplane sandboxes exec work -- python3 -c 'print(6 * 7)'
+  biplane sandboxes cp data.csv work:data.csv
+  biplane sandboxes end work`,
+		Args: noArguments,
+	}
+	list := sandboxesListCommand(a)
+	c.RunE = list.RunE
+	c.Flags().AddFlagSet(list.Flags())
+	c.AddCommand(list, sandboxesShowCommand(a), sandboxesCreateCommand(a), sandboxesExecCommand(a),
+		sandboxesCopyCommand(a), sandboxesLogsCommand(a), sandboxesEndCommand(a))
+	return c
+}
+
+func sandboxesListCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List your sandboxes",
+		Example: "  biplane sandboxes list\n  biplane sandboxes list -o json",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return printAll(a, cmd, output, listSandboxes, tableOfSandboxes)
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func listSandboxes(c *api.Client, ctx context.Context) ([]api.OwnSandbox, error) {
+	return api.SandboxClient{Client: c}.ListSandboxes(ctx)
+}
+
+func readSandbox(c *api.Client, ctx context.Context, name string) (*api.OwnSandbox, error) {
+	return api.SandboxClient{Client: c}.ShowSandbox(ctx, name)
+}
+
+func tableOfSandboxes(w io.Writer, all []api.OwnSandbox) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "No sandboxes: biplane sandboxes create makes one.")
+		return
+	}
+	rows := [][]string{{"SANDBOX", "ID", "STATE", "MEMORY", "FILES", "LAST USED"}}
+	for _, s := range all {
+		rows = append(rows, []string{orDash(s.Name), s.ID, s.State, bytesText(s.UsedMemory), bytesText(s.FileBytes),
+			formatMoment(s.Used)})
+	}
+	writeColumns(w, rows...)
+}
+
+func sandboxesShowCommand(a *app) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show a sandbox",
+		Example: "  biplane sandboxes show work\n  biplane sandboxes show work -o json",
+		Args:    exactlyOne("NAME", "the name or id of a sandbox"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return printOne(a, cmd, output, readSandbox, args[0], showSandbox)
+		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func showSandbox(w io.Writer, s *api.OwnSandbox) {
+	expires := "-"
+	if !s.Expires.IsZero() {
+		expires = formatMoment(s.Expires)
+	}
+	writeColumns(w, [][]string{
+		{"sandbox", orDash(s.Name)}, {"id", s.ID}, {"owner", s.Owner}, {"state", s.State},
+		{"processes ended", orDash(s.Why)}, {"image", orDash(s.Image)},
+		{"memory", bytesText(s.UsedMemory) + " of " + bytesText(s.Memory)},
+		{"files", text.Count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
+		{"created", formatMoment(s.Created)}, {"last used", formatMoment(s.Used)}, {"ends", expires},
+		{"has read", orDash(strings.Join(s.Labels, ", "))}, {"note", orDash(s.Remark)},
+	}...)
+}
+
+func sandboxesCreateCommand(a *app) *cobra.Command {
+	var output string
+	var r api.OwnSandboxRequest
+	var ttl, idle, standby time.Duration
+	c := &cobra.Command{
+		Use:   "create [NAME]",
+		Short: "Create a sandbox",
+		Example: `  biplane sandboxes create work
+  biplane sandboxes create --ttl 8h --idle 1h`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.TTLSeconds, r.IdleSeconds, r.StandbySeconds = ttl.Seconds(), idle.Seconds(), standby.Seconds()
+			if len(args) > 0 {
+				r.Name = args[0]
+			}
+			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
+				client := api.SandboxClient{Client: c}
+				s, err := client.CreateSandbox(ctx, r)
+				if err != nil {
+					return err
+				}
+				return a.printOutput(output, s, func(w io.Writer) { fmt.Fprintln(w, s.ID) })
+			})
+		},
+	}
+	c.Flags().StringVar(&r.Image, "image", "", "`image` that it is made of (default: the host's programs)")
+	c.Flags().DurationVar(&ttl, "ttl", 0, "remove it after this `time`")
+	c.Flags().DurationVar(&idle, "idle", 0, "remove it when it was unused for this `time`")
+	c.Flags().DurationVar(&standby, "standby", 0, "freeze it when it was idle for this `time`; -1s: never")
+	addOutput(c, &output)
+	return c
+}
+
+func sandboxesExecCommand(a *app) *cobra.Command {
+	var o api.SandboxOperation
+	var timeout time.Duration
+	var background, interactive bool
+	c := &cobra.Command{
+		Use:   "exec NAME -- PROGRAM [ARGUMENT...]",
+		Short: "Run a command in a sandbox",
+		Long: `Runs a command, with its output as it arrives. The exit code is the command's, or 1 if a signal
+ended it.`,
+		Example: `  biplane sandboxes exec work -- ls -l
+  biplane sandboxes exec work --background -- python3 -m http.server 8000
+  echo 'print(6 * 7)' | biplane sandboxes exec work --input -- python3 -`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Argv, o.TimeoutSeconds = args[1:], timeout.Seconds()
+			if interactive {
+				in, err := io.ReadAll(io.LimitReader(a.readInput(cmd.Context()), 1<<20))
+				if err != nil {
+					return usageError("exec: read standard input: %v", err)
+				}
+				o.Input = string(in)
+			}
+			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
+				client := api.SandboxClient{Client: c}
+				if background {
+					v, err := client.UseSandbox(ctx, args[0], "start", o)
+					if err == nil {
+						fmt.Fprintf(a.Out, "process %d\n", v.Process.ID)
+					}
+					return err
+				}
+				v, err := client.RunInSandbox(ctx, args[0], o, a.Out, a.Err)
+				if err != nil {
+					return err
+				}
+				return exitLike(v.Exit)
+			})
+		},
+	}
+	c.Flags().StringVar(&o.Directory, "directory", "", "`folder` to run it in (default /workspace)")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "end it after this `time` (default 1m)")
+	c.Flags().BoolVar(&background, "background", false, "start it in the background")
+	c.Flags().BoolVar(&interactive, "input", false, "pass standard input on, at most 1 MiB")
+	return c
+}
+
+// exitLike returns the failure of a command that did not exit with 0.
+func exitLike(e *api.SandboxExit) error {
+	switch {
+	case e == nil || e.Status == 0 && e.Signal == "":
+		return nil
+	case e.TimedOut:
+		return &failure{err: errors.New("the command reached its time limit: set --timeout"), code: exitFailed}
+	case e.Signal != "":
+		return &failure{err: fmt.Errorf("the command was ended by %s", e.Signal), code: exitFailed}
+	}
+	return &failure{err: fmt.Errorf("the command ended with exit status %d", e.Status), code: e.Status, silent: true}
+}
+
+func sandboxesLogsCommand(a *app) *cobra.Command {
+	var offset int64
+	var follow bool
+	c := &cobra.Command{
+		Use:     "logs NAME [PROCESS]",
+		Short:   "Print the output of a background process, or list these processes",
+		Example: "  biplane sandboxes logs work\n  biplane sandboxes logs work 1 --follow",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
+				client := api.SandboxClient{Client: c}
+				if len(args) == 1 {
+					v, err := client.UseSandbox(ctx, args[0], "processes", api.SandboxOperation{})
+					if err == nil {
+						writeProcesses(a.Out, v.Processes)
+					}
+					return err
+				}
+				n, err := strconv.Atoi(args[1])
+				if err != nil {
+					return usageError("logs: PROCESS %q is a number", args[1])
+				}
+				return printProcessLog(ctx, a.Out, client, args[0], n, offset, follow)
+			})
+		},
+	}
+	c.Flags().Int64Var(&offset, "offset", 0, "begin at this `byte`; negative: from the end")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "wait for more until the process ends")
+	return c
+}
+
+func writeProcesses(w io.Writer, all []api.SandboxProcess) {
+	rows := [][]string{{"PROCESS", "STATE", "OUTPUT", "STARTED", "COMMAND"}}
+	for _, p := range all {
+		state := "runs"
+		if e := p.Exit; e != nil && e.Signal != "" {
+			state = e.Signal
+		} else if e != nil {
+			state = "exit " + strconv.Itoa(e.Status)
+		}
+		rows = append(rows, []string{strconv.Itoa(p.ID), state, bytesText(p.Output), formatMoment(p.Started),
+			text.Clip(strings.Join(p.Command, " "), 60)})
+	}
+	writeColumns(w, rows...)
+}
+
+// printProcessLog prints the output of a background process.
+func printProcessLog(ctx context.Context, out io.Writer, client api.SandboxClient, name string, process int,
+	offset int64, follow bool) error {
+	for {
+		o := api.SandboxOperation{Process: process, Offset: &offset}
+		if follow {
+			o.WaitSeconds = 30
+		}
+		v, err := client.UseSandbox(ctx, name, "logs", o)
+		if err != nil {
+			return err
+		}
+		data := v.Text
+		if v.Base64 != nil {
+			data = strings.ToValidUTF8(string(v.Base64), "\uFFFD")
+		}
+		if _, err := io.WriteString(out, data); err != nil {
+			return err
+		}
+		ended := v.Process != nil && v.Process.Exit != nil && v.Offset >= v.Process.Output
+		if offset = v.Offset; ended || data == "" && !follow {
+			return nil
+		}
+	}
+}
+
+func sandboxesEndCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "end NAME",
+		Short:   "End a sandbox, and delete its files",
+		Example: "  biplane sandboxes end work",
+		Args:    exactlyOne("NAME", "the name or id of a sandbox"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
+				client := api.SandboxClient{Client: c}
+				if err := client.EndSandbox(ctx, args[0]); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.Out, "sandbox %s is ended\n", cleanLine(args[0]))
+				return nil
+			})
+		},
+	}
+	return c
+}
+
+func sandboxesCopyCommand(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cp FROM TO",
+		Short: "Copy a file into a sandbox or out of it",
+		Long: `One of both is NAME:PATH, a file of a sandbox. The other is a file here, or - for standard input or
+output.`,
+		Example: `  biplane sandboxes cp data.csv work:data.csv
+  biplane sandboxes cp work:/tmp/out.png out.png`,
+		Args: exactlyTwo("FROM", "TO", "one of which is NAME:PATH"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, in := splitPlace(args[0])
+			to, out := splitPlace(args[1])
+			if (from == "") == (to == "") {
+				return usageError("cp: one of FROM and TO is NAME:PATH: biplane sandboxes cp data.csv work:data.csv")
+			}
+			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
+				client := api.SandboxClient{Client: c}
+				if to != "" {
+					if strings.HasSuffix(out, "/") || out == "" {
+						out = path.Join(out, path.Base(in))
+					}
+					return copyIn(ctx, client, a.readInput(ctx), in, to, out)
+				}
+				if out == "-" {
+					return copyOut(ctx, client, from, in, a.Out)
+				}
+				_, err := writeWhole(out, 0o644, func(w io.Writer) error { return copyOut(ctx, client, from, in, w) })
+				return err
+			})
+		},
+	}
+	return c
+}
+
+// splitPlace splits NAME:PATH. name is empty for a file here.
+func splitPlace(arg string) (name, file string) {
+	name, file, ok := strings.Cut(arg, ":")
+	if !ok || strings.ContainsRune(name, '/') {
+		return "", arg
+	}
+	return name, file
+}
+
+// copyPart is how many bytes are copied at once.
+const copyPart = 1 << 20
+
+// copyIn copies a file, or in if it is -, into a sandbox.
+func copyIn(ctx context.Context, client api.SandboxClient, in io.Reader, file, name, to string) error {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return usageError("cp: %v", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	buf := make([]byte, copyPart)
+	for first := true; ; first = false {
+		n, err := io.ReadFull(in, buf)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return usageError("cp: read %s: %v", file, err)
+		}
+		if n > 0 || first {
+			o := api.SandboxOperation{Path: to, Base64: buf[:n], Append: !first}
+			if _, err := client.UseSandbox(ctx, name, "write", o); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// copyOut copies a file of a sandbox.
+func copyOut(ctx context.Context, client api.SandboxClient, name, file string, w io.Writer) error {
+	for offset := int64(0); ; {
+		o := api.SandboxOperation{Path: file, Offset: &offset, Length: copyPart}
+		v, err := client.UseSandbox(ctx, name, "read", o)
+		if err != nil {
+			return err
+		}
+		data := v.Base64
+		if data == nil && utf8.ValidString(v.Text) {
+			data = []byte(v.Text)
+		}
+		if len(data) == 0 {
+			return nil
+		}
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+		offset = v.Offset
+	}
+}

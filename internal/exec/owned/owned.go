@@ -1,0 +1,377 @@
+// Package owned keeps sandboxes of one's own: machines (sandbox.Machine) that belong to a
+// principal, with files that outlive their processes. Their operations are tools (ListTools), so
+// each is a call that passes the gateway.
+//
+// A sandbox that is not used goes to standby: its processes are frozen, then their memory is taken
+// back, then they are ended, with the files kept. The next use wakes it, and the answer says from
+// which state.
+package owned
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Limits are bounds on sandboxes. A zero field means its default.
+type Limits struct {
+	Count       int           // sandboxes of all principals; default 256
+	Each        int           // sandboxes of one principal; default 16
+	Running     int           // sandboxes with processes, also frozen ones; default 16
+	RunningEach int           // of one principal; default 4
+	Memory      int64         // bytes of one sandbox's processes; default 512 MiB
+	TotalMemory int64         // bytes of the processes of all sandboxes in standby; default 1 GiB
+	Disk        int64         // bytes of one sandbox's files; default 1 GiB
+	Files       int           // files and folders of one sandbox; default 100,000
+	Processes   int           // processes and threads of one sandbox; default 256
+	RunTime     time.Duration // the longest time of one command; default 1 h
+	Standby     time.Duration // an idle sandbox is frozen after this time; default 15 s
+	EndAfter    time.Duration // a frozen sandbox's processes are ended after this time; default 30 min
+	Unused      time.Duration // an unused sandbox is removed with its files after this time; default 30 days
+}
+
+// CompleteLimits returns the limits with defaults for zero fields.
+func (l Limits) CompleteLimits() Limits {
+	setDefault(&l.Count, 256)
+	setDefault(&l.Each, 16)
+	setDefault(&l.Running, 16)
+	setDefault(&l.RunningEach, 4)
+	setDefault(&l.Memory, 512<<20)
+	setDefault(&l.TotalMemory, 1<<30)
+	setDefault(&l.Disk, 1<<30)
+	setDefault(&l.Files, 100_000)
+	setDefault(&l.Processes, 256)
+	setDefault(&l.RunTime, time.Hour)
+	setDefault(&l.Standby, 15*time.Second)
+	setDefault(&l.EndAfter, 30*time.Minute)
+	setDefault(&l.Unused, 30*24*time.Hour)
+	return l
+}
+
+func setDefault[T int | int64 | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+// A Record is what is stored of a sandbox.
+type Record struct {
+	ID      string        `json:"id"`
+	Owner   string        `json:"owner"` // ID of the principal
+	Name    string        `json:"name,omitempty"`
+	Image   string        `json:"image,omitempty"`
+	Memory  int64         `json:"memory"` // limit, in bytes
+	Created time.Time     `json:"created"`
+	Used    time.Time     `json:"used"`
+	Expires time.Time     `json:"expires,omitzero"`  // when it is removed in any case; zero: never
+	Idle    time.Duration `json:"idle,omitempty"`    // unused for this time, it is removed; 0: Limits.Unused
+	Standby time.Duration `json:"standby,omitempty"` // instead of Limits.Standby; negative: never
+	// Labels are the labels of the data that its callers had read, sorted.
+	Labels []string `json:"labels,omitempty"`
+}
+
+// A Store stores records.
+type Store interface {
+	LoadSandboxes(ctx context.Context) ([]Record, error)
+	SaveSandbox(ctx context.Context, r *Record) error
+	DropSandbox(ctx context.Context, id string) error
+}
+
+// A Host is the system that sandboxes run on.
+type Host interface {
+	// AvailableMemory returns the memory that is left, in bytes.
+	AvailableMemory() int64
+}
+
+// Config configures Sandboxes. Dir, Store and Log must be set.
+type Config struct {
+	Driver sandbox.MachineDriver // nil: no sandbox can be created, for the reason in Unable
+	Unable error
+	Dir    string // folder of the sandboxes' files; created when needed
+	Store  Store
+	Limits Limits
+	Log    *slog.Logger
+	Clock  *wallclock.Clock // nil: the system's
+	Host   Host             // nil: this system
+}
+
+// Sandboxes are the sandboxes of all principals. They are safe for concurrent use.
+type Sandboxes struct {
+	cfg  Config
+	kick chan struct{} // has an element when a deadline may have become earlier
+
+	mu     sync.Mutex
+	loaded bool
+	by     map[string]*box // by ID
+	closed bool
+	moves  sync.WaitGroup // changes of state in the background
+}
+
+// NewSandboxes returns Sandboxes. It reads and starts nothing.
+func NewSandboxes(cfg Config) *Sandboxes {
+	cfg.Limits = cfg.Limits.CompleteLimits()
+	if cfg.Host == nil {
+		cfg.Host = system{}
+	}
+	return &Sandboxes{cfg: cfg, by: map[string]*box{}, kick: make(chan struct{}, 1)}
+}
+
+// loadRecords reads the records once. s.mu is held.
+func (s *Sandboxes) loadRecords(ctx context.Context) error {
+	if s.loaded {
+		return nil
+	}
+	all, err := s.cfg.Store.LoadSandboxes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		s.by[r.ID] = newBox(r)
+	}
+	s.loaded = true
+	return nil
+}
+
+// A Request asks for a new sandbox. Zero fields mean the defaults.
+type Request struct {
+	Name    string
+	Image   string
+	Memory  int64
+	TTL     time.Duration
+	Idle    time.Duration
+	Standby time.Duration
+}
+
+// checkRequest returns an error if a request is invalid.
+func (s *Sandboxes) checkRequest(q *Request) error {
+	l := s.cfg.Limits
+	switch {
+	case s.cfg.Driver == nil:
+		return tool.Errorf(tool.Unavailable, "sandboxes can't be created here: %w", s.cfg.Unable)
+	case q.Name != "" && !isName(q.Name):
+		return tool.Errorf(tool.Invalid, "invalid name %q: write 1 to 64 letters, digits, dots, underscores and "+
+			"hyphens", text.Clip(q.Name, 80))
+	case q.Memory < 0 || q.Memory > l.Memory:
+		return tool.Errorf(tool.Limit, "a sandbox has at most %s of memory (sandboxes.memory)", text.Size(l.Memory))
+	case q.Memory != 0 && q.Memory < 16<<20:
+		return tool.Errorf(tool.Invalid, "a sandbox needs at least 16 MiB of memory")
+	case q.TTL < 0 || q.Idle < 0 || q.Idle > l.Unused:
+		return tool.Errorf(tool.Invalid, "ttl and idle must be positive, and idle at most %s (sandboxes.unused)",
+			text.Setting(l.Unused))
+	}
+	return nil
+}
+
+// isName reports whether a sandbox may have a name. It can't be taken for an ID.
+func isName(name string) bool {
+	valid := func(c rune) bool {
+		return c < 128 && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.ContainsRune("._-", c))
+	}
+	return len(name) > 0 && len(name) <= 64 && !strings.HasPrefix(name, idPrefix) &&
+		!strings.ContainsFunc(name, func(c rune) bool { return !valid(c) })
+}
+
+const idPrefix = "sb_"
+
+// CreateSandbox creates a sandbox. Its processes start with its first use.
+func (s *Sandboxes) CreateSandbox(ctx context.Context, p tool.Principal, labels []string, q Request) (*Info, error) {
+	if err := s.checkRequest(&q); err != nil {
+		return nil, err
+	}
+	now := s.cfg.Clock.Now().UTC()
+	r := Record{ID: idPrefix + strings.ToLower(rand.Text()[:20]), Owner: p.ID, Name: q.Name, Image: q.Image,
+		Memory: q.Memory, Created: now, Used: now, Idle: q.Idle, Standby: q.Standby, Labels: labels}
+	if r.Memory == 0 {
+		r.Memory = s.cfg.Limits.Memory
+	}
+	if q.TTL > 0 {
+		r.Expires = now.Add(q.TTL)
+	}
+	b := newBox(r)
+	if err := s.addBox(ctx, b); err != nil {
+		return nil, err
+	}
+	err := os.MkdirAll(s.folderOf(r.ID), 0o700)
+	if err == nil {
+		err = s.cfg.Store.SaveSandbox(ctx, &r)
+	}
+	if err != nil {
+		s.mu.Lock()
+		delete(s.by, r.ID)
+		s.mu.Unlock()
+		return nil, errors.Join(err, os.RemoveAll(s.folderOf(r.ID)))
+	}
+	s.wakeKeeper()
+	return s.describeBox(b), nil
+}
+
+// addBox adds a sandbox if the limits have room for it.
+func (s *Sandboxes) addBox(ctx context.Context, b *box) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.loadRecords(ctx); err != nil {
+		return err
+	}
+	own := 0
+	for _, o := range s.by {
+		if o.rec.Owner != b.rec.Owner {
+			continue
+		}
+		if own++; b.rec.Name != "" && o.rec.Name == b.rec.Name {
+			return tool.Errorf(tool.Conflict, "you have a sandbox %q already: use it, or end it", b.rec.Name)
+		}
+	}
+	switch l := s.cfg.Limits; {
+	case s.closed:
+		return errClosed
+	case own >= l.Each:
+		return tool.Errorf(tool.Limit, "you have %s, and may have no more (sandboxes.each): end one",
+			text.Count(own, "sandbox"))
+	case len(s.by) >= l.Count:
+		return tool.Errorf(tool.Limit, "there are %s, and may be no more (sandboxes.count)",
+			text.Count(len(s.by), "sandbox"))
+	}
+	s.by[b.rec.ID] = b
+	return nil
+}
+
+var errClosed = tool.Errorf(tool.Unavailable, "biplane is stopping: try again when it is back")
+
+// folderOf returns the folder of a sandbox's files.
+func (s *Sandboxes) folderOf(id string) string { return filepath.Join(s.cfg.Dir, id) }
+
+// findBox returns a principal's sandbox by ID or name. s.mu is held.
+func (s *Sandboxes) findBox(ctx context.Context, p tool.Principal, name string) (*box, error) {
+	if err := s.loadRecords(ctx); err != nil {
+		return nil, err
+	}
+	if b := s.by[name]; b != nil && b.rec.Owner == p.ID {
+		return b, nil
+	}
+	for _, b := range s.by {
+		if b.rec.Owner == p.ID && b.rec.Name == name && name != "" {
+			return b, nil
+		}
+	}
+	// The same answer for those of others: their IDs are no secret to learn by trying.
+	return nil, tool.Errorf(tool.NotFound, "you have no sandbox %q: create one, or list yours",
+		text.Clip(name, 80))
+}
+
+// ListSandboxes returns a principal's sandboxes, the oldest first.
+func (s *Sandboxes) ListSandboxes(ctx context.Context, p tool.Principal) ([]Info, error) {
+	s.mu.Lock()
+	err := s.loadRecords(ctx)
+	var own []*box
+	for _, b := range s.by {
+		if b.rec.Owner == p.ID {
+			own = append(own, b)
+		}
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Info, 0, len(own))
+	for _, b := range own {
+		out = append(out, *s.describeBox(b))
+	}
+	slices.SortFunc(out, func(a, b Info) int { return a.Created.Compare(b.Created) })
+	return out, nil
+}
+
+// ShowSandbox describes a principal's sandbox.
+func (s *Sandboxes) ShowSandbox(ctx context.Context, p tool.Principal, name string) (*Info, error) {
+	s.mu.Lock()
+	b, err := s.findBox(ctx, p, name)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.measureBox(b); err != nil && tool.AsError(err).Kind != tool.Limit {
+		return nil, err
+	}
+	return s.describeBox(b), nil
+}
+
+// EndSandbox ends a principal's sandbox, and removes its files.
+func (s *Sandboxes) EndSandbox(ctx context.Context, p tool.Principal, name string) (id string, err error) {
+	s.mu.Lock()
+	b, err := s.findBox(ctx, p, name)
+	s.mu.Unlock()
+	if err != nil {
+		return "", err
+	}
+	return b.rec.ID, s.removeBox(ctx, b)
+}
+
+// removeBox ends a sandbox, and removes its files and its record.
+func (s *Sandboxes) removeBox(ctx context.Context, b *box) error {
+	ctx = context.WithoutCancel(ctx)
+	if err := s.cfg.Store.DropSandbox(ctx, b.rec.ID); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	delete(s.by, b.rec.ID)
+	b.removed = true
+	m := b.machine
+	s.mu.Unlock()
+	if m != nil { // also ends the operations under way
+		if err := m.Close(); err != nil {
+			return err
+		}
+	}
+	b.turn <- struct{}{} // a start under way sees that it was removed
+	defer func() { <-b.turn }()
+	s.mu.Lock()
+	m, b.machine = b.machine, nil
+	s.mu.Unlock()
+	var err error
+	if m != nil {
+		err = m.Close()
+	}
+	if err = errors.Join(err, os.RemoveAll(s.folderOf(b.rec.ID))); err != nil {
+		return fmt.Errorf("end a sandbox: %w", err)
+	}
+	return nil
+}
+
+// CloseAll ends the processes of all sandboxes. Their files are kept.
+func (s *Sandboxes) CloseAll() error {
+	s.mu.Lock()
+	s.closed = true
+	var all []sandbox.Machine
+	for _, b := range s.by {
+		if b.machine != nil {
+			all = append(all, b.machine)
+		}
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, m := range all {
+		errs = append(errs, m.Close())
+	}
+	s.moves.Wait()
+	return errors.Join(errs...)
+}
+
+// HasSandbox reports whether there is a sandbox with an ID, of whichever principal.
+func (s *Sandboxes) HasSandbox(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.by[id] != nil
+}

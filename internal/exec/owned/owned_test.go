@@ -1,0 +1,309 @@
+//go:build linux
+
+package owned_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
+	"github.com/biplane-dev/biplane/internal/exec/owned"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
+	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A rig has sandboxes in real processes, with a clock that the test sets.
+type rig struct {
+	*owned.Sandboxes
+	t         *testing.T
+	clock     *wallclock.Clock
+	dir       string
+	available int64 // memory of the host
+}
+
+func newRig(t *testing.T, l owned.Limits) *rig {
+	t.Helper()
+	d, err := process.New(process.Config{})
+	if err != nil {
+		t.Fatalf("process.New: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	if _, err := d.Probe(t.Context()); err != nil {
+		t.Skipf("process sandboxes can't run here: %v", err)
+	}
+	r := &rig{t: t, clock: wallclock.At(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), dir: t.TempDir(),
+		available: 1 << 40}
+	db, err := store.Open(t.Context(), store.Config{Path: t.TempDir()})
+	if err != nil {
+		t.Fatalf("store.Open: %v", err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	key, err := secret.NewKey(make([]byte, 32))
+	if err != nil {
+		t.Fatalf("secret.NewKey: %v", err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	r.Sandboxes = owned.NewSandboxes(owned.Config{Driver: d, Dir: r.dir, Store: db.OpenSandboxes(key, log), Limits: l,
+		Log: log, Clock: r.clock, Host: r})
+	t.Cleanup(func() {
+		if err := r.CloseAll(); err != nil {
+			t.Errorf("CloseAll: %v", err)
+		}
+	})
+	return r
+}
+
+// AvailableMemory implements owned.Host.
+func (r *rig) AvailableMemory() int64 { return r.available }
+
+// call calls a tool as a principal.
+func (r *rig) call(who, name string, args map[string]any) (map[string]any, error) {
+	r.t.Helper()
+	raw, err := json.Marshal(args)
+	if err != nil {
+		r.t.Fatalf("json.Marshal: %v", err)
+	}
+	res, err := r.CallTool(context.WithoutCancel(r.t.Context()), &tool.Call{Path: "biplane.sandbox_" + name,
+		Arguments: raw, Tool: &tool.Tool{Upstream: tool.Own, Name: "sandbox_" + name},
+		Principal: tool.Principal{ID: who}})
+	if err != nil {
+		return nil, err
+	}
+	var v map[string]any
+	if err := json.Unmarshal(res.Structured, &v); err != nil {
+		r.t.Fatalf("the result of %s: %v", name, err)
+	}
+	return v, nil
+}
+
+// mustCall calls a tool as the principal ann. The call must succeed.
+func (r *rig) mustCall(name string, args map[string]any) map[string]any {
+	r.t.Helper()
+	v, err := r.call("ann", name, args)
+	if err != nil {
+		r.t.Fatalf("%s %v: %v", name, args, err)
+	}
+	return v
+}
+
+// stateOf returns the state of a sandbox of ann.
+func (r *rig) stateOf(name string) string {
+	r.t.Helper()
+	return r.mustCall("show", map[string]any{"sandbox": name})["state"].(string)
+}
+
+// passTime advances the clock, and makes the changes that are due.
+func (r *rig) passTime(d time.Duration) {
+	r.clock.Advance(d)
+	r.SweepIdle(r.t.Context())
+}
+
+func TestStandby(t *testing.T) {
+	r := newRig(t, owned.Limits{})
+	r.mustCall("create", map[string]any{"name": "a"})
+	if v := r.mustCall("run", map[string]any{"sandbox": "a", "command": "echo x > kept"}); !strings.HasPrefix(
+		v["woken"].(string), "sandbox started in ") {
+		t.Errorf("the first use: %v", v["woken"])
+	}
+	r.mustCall("start", map[string]any{"sandbox": "a", "argv": []string{"sleep", "1000"}})
+	if v := r.mustCall("run", map[string]any{"sandbox": "a", "command": "true"}); v["woken"] != nil {
+		t.Errorf("a sandbox that was awake: %v", v["woken"])
+	}
+	r.passTime(14 * time.Second)
+	if s := r.stateOf("a"); s != "idle" {
+		t.Errorf("after 14 s: %s", s)
+	}
+	r.passTime(time.Second)
+	if s := r.stateOf("a"); s != "frozen" {
+		t.Errorf("after 15 s: %s", s)
+	}
+	v := r.mustCall("processes", map[string]any{"sandbox": "a"})
+	if !strings.HasPrefix(v["woken"].(string), "sandbox woken from standby (frozen) in ") ||
+		len(v["processes"].([]any)) != 1 {
+		t.Errorf("after a thaw: %v", v)
+	}
+	r.passTime(15 * time.Second)
+	r.passTime(30 * time.Minute)
+	if s := r.stateOf("a"); s != "stopped" {
+		t.Errorf("after half an hour: %s", s)
+	}
+	v = r.mustCall("run", map[string]any{"sandbox": "a", "command": "cat kept"})
+	if v["stdout"] != "x\n" || !strings.Contains(v["woken"].(string), "without its processes: it was not used for 30") {
+		t.Errorf("after the end of its processes: %v", v)
+	}
+}
+
+// TestStandbyNever checks that a sandbox stays awake if its owner wants that.
+func TestStandbyNever(t *testing.T) {
+	r := newRig(t, owned.Limits{})
+	r.mustCall("create", map[string]any{"name": "a", "standby_seconds": -1})
+	r.mustCall("run", map[string]any{"sandbox": "a", "command": "true"})
+	r.passTime(time.Hour)
+	if s := r.stateOf("a"); s != "idle" {
+		t.Errorf("after an hour: %s", s)
+	}
+}
+
+// TestScarceMemory checks that frozen sandboxes lose their memory, then end, the oldest first.
+func TestScarceMemory(t *testing.T) {
+	r := newRig(t, owned.Limits{})
+	for _, name := range []string{"a", "b"} {
+		r.mustCall("create", map[string]any{"name": name})
+		r.mustCall("run", map[string]any{"sandbox": name, "command": "echo " + name + " > kept"})
+		r.clock.Advance(time.Second)
+	}
+	r.passTime(15 * time.Second)
+	if a, b := r.stateOf("a"), r.stateOf("b"); a != "frozen" || b != "frozen" {
+		t.Fatalf("before: %s, %s", a, b)
+	}
+	r.available = 0
+	r.passTime(0)
+	if a, b := r.stateOf("a"), r.stateOf("b"); a != "stopped" || b != "stopped" {
+		t.Errorf("with scarce memory: %s, %s", a, b)
+	}
+	r.available = 1 << 40
+	v := r.mustCall("run", map[string]any{"sandbox": "a", "command": "cat kept"})
+	if v["stdout"] != "a\n" || !strings.Contains(v["woken"].(string), "memory was scarce") {
+		t.Errorf("after that: %v", v)
+	}
+}
+
+// TestRoom checks that an idle sandbox ends for another one of its principal, and none in use.
+func TestRoom(t *testing.T) {
+	r := newRig(t, owned.Limits{RunningEach: 1, Each: 3})
+	for _, name := range []string{"a", "b"} {
+		r.mustCall("create", map[string]any{"name": name})
+		r.mustCall("run", map[string]any{"sandbox": name, "command": "true"})
+	}
+	if s := r.stateOf("a"); s != "stopped" {
+		t.Errorf("the first sandbox: %s", s)
+	}
+	done := make(chan error, 1)
+	r.mustCall("start", map[string]any{"sandbox": "b", "command": "echo; sleep 1000"})
+	go func() {
+		_, err := r.call("ann", "run", map[string]any{"sandbox": "b", "command": "touch used; sleep 1000"})
+		done <- err
+	}()
+	r.mustCall("watch", map[string]any{"sandbox": "b", "path": "."})
+	for off := any(0); ; {
+		if _, err := r.call("ann", "stat", map[string]any{"sandbox": "b", "path": "used"}); err == nil {
+			break
+		}
+		w := r.mustCall("watch", map[string]any{"sandbox": "b", "path": ".", "offset": off, "wait_seconds": 1})
+		off = w["offset"]
+	}
+	_, err := r.call("ann", "run", map[string]any{"sandbox": "a", "command": "true"})
+	if tool.AsError(err).Kind != tool.Limit {
+		t.Errorf("a second sandbox while the first is used: %v", err)
+	}
+	r.mustCall("end", map[string]any{"sandbox": "b"})
+	if err := <-done; tool.AsError(err).Kind != tool.Conflict {
+		t.Errorf("a command in a sandbox that was ended: %v", err)
+	}
+	r.mustCall("create", map[string]any{"name": "c"})
+	r.mustCall("create", map[string]any{"name": "d"})
+	if _, err := r.call("ann", "create", map[string]any{"name": "e"}); tool.AsError(err).Kind != tool.Limit {
+		t.Errorf("one sandbox too many: %v", err)
+	}
+}
+
+// TestOthers checks that no tool shows or changes a sandbox of another principal.
+func TestOthers(t *testing.T) {
+	r := newRig(t, owned.Limits{})
+	id := r.mustCall("create", map[string]any{"name": "a"})["id"]
+	for _, def := range owned.ListTools() {
+		name := strings.TrimPrefix(def.Name, tool.SandboxPrefix)
+		if name == "create" || name == "list" {
+			continue
+		}
+		for _, sandbox := range []any{id, "a", "../" + id.(string), "", "."} {
+			_, err := r.call("eve", name, map[string]any{"sandbox": sandbox, "command": "true", "path": "x"})
+			if tool.AsError(err).Kind != tool.NotFound {
+				t.Errorf("%s %v as another principal: %v", name, sandbox, err)
+			}
+		}
+	}
+	if v, err := r.call("eve", "list", nil); err != nil || len(v["sandboxes"].([]any)) != 0 {
+		t.Errorf("list as another principal: %v, %v", v, err)
+	}
+	if _, err := r.call("eve", "create", map[string]any{"name": id}); tool.AsError(err).Kind != tool.Invalid {
+		t.Errorf("a sandbox named like an id: %v", err)
+	}
+}
+
+// TestExpiry checks that sandboxes end after the times that their owners set, with their files.
+func TestExpiry(t *testing.T) {
+	r := newRig(t, owned.Limits{})
+	r.mustCall("create", map[string]any{"name": "ttl", "ttl_seconds": 100})
+	r.mustCall("create", map[string]any{"name": "idle", "idle_seconds": 60})
+	r.clock.Advance(30 * time.Second)
+	r.mustCall("run", map[string]any{"sandbox": "idle", "command": "echo > file"})
+	r.passTime(59 * time.Second)
+	r.stateOf("idle")
+	r.passTime(time.Second)
+	if _, err := r.call("ann", "show", map[string]any{"sandbox": "idle"}); tool.AsError(err).Kind != tool.NotFound {
+		t.Errorf("after its idle time: %v", err)
+	}
+	r.passTime(10 * time.Second)
+	if _, err := r.call("ann", "show", map[string]any{"sandbox": "ttl"}); tool.AsError(err).Kind != tool.NotFound {
+		t.Errorf("after its time: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(r.dir, "*")); err != nil || len(left) != 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// TestOutputAndDisk checks that long output is cut, and that files have a limit.
+func TestOutputAndDisk(t *testing.T) {
+	r := newRig(t, owned.Limits{Disk: 4 << 20, Files: 100})
+	r.mustCall("create", map[string]any{"name": "a"})
+	const long = "head -c 1000000 /dev/zero | tr '\\0' x; echo end"
+	v := r.mustCall("run", map[string]any{"sandbox": "a", "command": long})
+	out := v["stdout"].(string)
+	if len(out) > 70<<10 || !strings.HasSuffix(out, "xend\n") || v["omitted"] != 934468.0 {
+		t.Errorf("long output: %d bytes, %v left out", len(out), v["omitted"])
+	}
+	_, err := r.call("ann", "run", map[string]any{"sandbox": "a", "command": "cat /dev/zero"})
+	if tool.AsError(err).Kind != tool.Limit {
+		t.Errorf("endless output: %v", err)
+	}
+	r.mustCall("run", map[string]any{"sandbox": "a", "command": "head -c 5000000 /dev/zero > big"})
+	if _, err := r.call("ann", "run", map[string]any{"sandbox": "a", "command": "true"}); tool.AsError(err).Kind !=
+		tool.Limit {
+		t.Errorf("with too many bytes: %v", err)
+	}
+	r.mustCall("remove", map[string]any{"sandbox": "a", "path": "big"})
+	r.mustCall("run", map[string]any{"sandbox": "a", "command": "true"})
+}
+
+// TestLinks checks that links lead nowhere outside, and that their targets survive the end.
+func TestLinks(t *testing.T) {
+	r := newRig(t, owned.Limits{})
+	outside := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(outside, []byte("secret"), 0o644); err != nil {
+		t.Fatalf("os.WriteFile: %v", err)
+	}
+	r.mustCall("create", map[string]any{"name": "a"})
+	r.mustCall("run", map[string]any{"sandbox": "a", "command": "ln -s " + outside + " link; ln -s / root"})
+	for _, path := range []string{"link", "root" + outside, "../.." + outside, outside} {
+		if v, err := r.call("ann", "read", map[string]any{"sandbox": "a", "path": path}); err == nil {
+			t.Errorf("read %s: %v", path, v)
+		}
+	}
+	r.mustCall("end", map[string]any{"sandbox": "a"})
+	if _, err := os.Stat(outside); err != nil {
+		t.Errorf("a file outside of an ended sandbox: %v", err)
+	}
+}
