@@ -51,6 +51,8 @@ var reserved = map[string][]string{
 	"github.com/getkin/kin-openapi/":          {"upstream/openapi"},
 	"github.com/vektah/gqlparser/":            {"upstream/graphql"},
 	"github.com/VictoriaMetrics/":             {"serve/metrics"},
+	"go.opentelemetry.io/otel/sdk":            {"serve/telemetry"},
+	"github.com/coreos/go-systemd/":           {"cli"},
 	module + "third_party/quickjs-wasi/qjs":   {"exec/sandbox/wasm"},
 	module + "third_party/cpython":            {"exec/sandbox/wasm", "exec/sandbox/wasm/pyguest"},
 	module + "third_party/cldr":               {"exec/sandbox/wasm"},

@@ -34,8 +34,8 @@ func (s *settingsSource) ReadSettings() (*config.Config, error) {
 	return cfg.Settings, setMode(&cfg, mode, unprefixed)
 }
 
-// Requests returns a channel that has a value when the process was sent SIGHUP.
-func (s *settingsSource) Requests() <-chan struct{} { return s.app.hangups.reload }
+// ReloadRequests returns a channel that has a value when the process was sent SIGHUP.
+func (s *settingsSource) ReloadRequests() <-chan struct{} { return s.app.hangups.reload }
 
 // ReportReload tells the service manager that a reload begins or has ended.
 func (s *settingsSource) ReportReload(ended bool) {

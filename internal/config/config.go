@@ -47,7 +47,7 @@ type Config struct {
 	Usage     Usage
 	Prices    *usage.Prices // nil: usage is not priced
 	Network   Network
-	Notify    Notify
+	Reports
 
 	Descriptions
 
@@ -78,6 +78,7 @@ func Default() *Config {
 		Sandbox: Sandbox{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000,
 			Concurrency: 128},
 		Upstreams: Upstreams{Registry: Registry{Public: registry.PublicAddress}},
+		Reports:   Reports{Telemetry: Telemetry{Sample: 1}},
 		Journal:   Journal{Keep: 7 * 24 * time.Hour, Bytes: 1 << 30},
 		Usage:     Usage{Keep: 400 * 24 * time.Hour, Hours: 14 * 24 * time.Hour},
 	}
@@ -94,6 +95,7 @@ func Load(named string, strongest tool.Tier) (*Config, error) {
 	if path == "" {
 		c := Default()
 		c.Sandbox.Strongest = strongest
+		c.Telemetry.setEnvironment(os.LookupEnv)
 		return c, nil
 	}
 	f, err := os.Open(path)
@@ -122,11 +124,13 @@ func Parse(path string, text []byte, env func(string) (string, bool), strongest 
 		return nil, configError(path, []Problem{*problem})
 	}
 	if root == nil {
+		c.Telemetry.setEnvironment(env)
 		return c, nil
 	}
 	c.Parts = partDigests(root)
 	r := &reader{env: env}
 	r.readConfig(root, c)
+	c.Telemetry.setEnvironment(env)
 	if len(r.problems) > 0 {
 		return nil, configError(path, r.problems)
 	}
@@ -172,6 +176,7 @@ func (r *reader) readConfig(root *node, c *Config) {
 		"usage":     func(n *node) { r.readUsage(n, &c.Usage) },
 		"prices":    func(n *node) { c.Prices = r.readPrices(n) },
 		"network":   func(n *node) { r.readNetwork(n, &c.Network, filepath.Dir(c.File)) },
+		"telemetry": func(n *node) { readTelemetry(r, n, &c.Telemetry) },
 		"registry":  func(n *node) { readRegistry(r, n, &c.Registry, filepath.Dir(c.File)) },
 		"secrets":   func(n *node) { r.readSecrets(n, &c.Secrets, filepath.Dir(c.File)) },
 	}

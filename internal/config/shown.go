@@ -32,7 +32,8 @@ type Shown struct {
 	// Observed means that types of results are learned, unless an upstream turns it off.
 	Observed bool `json:"observed_types"`
 
-	Profiles map[string]ShownProfile `json:"profiles,omitempty"`
+	Profiles  map[string]ShownProfile `json:"profiles,omitempty"`
+	Telemetry ShownTelemetry          `json:"telemetry"`
 }
 
 // Shown returns the printable form. dataDir is the data folder (see DataFolder).
@@ -45,6 +46,7 @@ func (c *Config) Shown(dataDir string) *Shown {
 		Audit: c.Audit.Shown(), Definitions: c.showDefinitions(), APIs: shownAPIs{}, Profiles: c.showProfiles(),
 		Notify:   c.Notify.ShowNotify(),
 		Observed: !c.ListObservedTypes().Off, Registry: c.Registry.ShowRegistry(),
+		Telemetry: c.Telemetry.showTelemetry(),
 	}
 	for i := range c.Servers {
 		out.Servers = append(out.Servers, c.Servers[i].Shown())

@@ -25,6 +25,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/base/stack"
 	"github.com/biplane-dev/biplane/internal/base/tokens"
+	"github.com/biplane-dev/biplane/internal/base/tracing"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/audit"
@@ -48,6 +49,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/serve/logs"
 	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
 	"github.com/biplane-dev/biplane/internal/serve/metrics"
+	"github.com/biplane-dev/biplane/internal/serve/telemetry"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
@@ -115,6 +117,7 @@ type meters struct {
 	tokens  *tokens.Counter
 	usage   *usage.Meter
 	metrics *metrics.Registry
+	tracer  *telemetry.Tracer // nil: no traces are recorded
 }
 
 // A keeper maintains the audit record.
@@ -133,6 +136,7 @@ type frontends struct {
 	events  *feed.Book        // for clients of the API
 	socket  net.Listener
 	tcp     net.Listener // nil if it doesn't listen
+	admin   net.Listener // for profiles and metrics; nil if it isn't configured
 }
 
 // A warmUp prepares in the background what the first program needs.
@@ -203,6 +207,9 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		if d.servers.tcp, err = d.listenTCP(cfg.Listen); err != nil {
 			return nil, err
 		}
+		if d.servers.admin, err = listenAdmin(cfg.Settings.Telemetry.Admin); err != nil {
+			return nil, err
+		}
 	}
 	return d, nil
 }
@@ -220,7 +227,8 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.shapes = d.newShapes(key)
 	d.catalog = catalog.New(catalog.Config{Describe: describer{d.shapes}.describeEntry, Unprefixed: d.cfg.Unprefixed})
 	d.mask = newMask(s, key)
-	d.log = slog.New(d.mask.Handler(d.servers.log.WrapHandler(d.log.Handler())))
+	d.log = slog.New(tracing.WrapHandler(d.mask.Handler(d.servers.log.WrapHandler(d.log.Handler()))))
+	d.meters.tracer = newTracer(s, d)
 	d.servers.notices, d.servers.events = newNotices(d), feed.NewBook()
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), newSecrets(s, d.store.OpenSecrets(key), d.mask, d),
 		newApprovedServers(s, d.cfg.DataDir, d.log), &hints{d.store.Hints(key), d, d.log}, d.catalog,
@@ -252,7 +260,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.reload.recordInForce(context.Background())
 	d.meters.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d}})
 	d.meters.usage = d.newUsage(key)
-	door := d.meters.usage.CountCalls(d.meters.metrics.CountCalls(d.policies), d.findTool)
+	door := d.meters.usage.CountCalls(d.meters.metrics.CountCalls(d.meters.tracer.TraceCalls(d.policies)), d.findTool)
 	d.index = &index{policies: d.policies, catalog: d.catalog, upstreams: d.upstreams,
 		describer: describer{d.shapes}}
 	if err := d.newExecutor(key, door); err != nil {
@@ -366,10 +374,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 
 	d.recover(ctx)
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	servers := []*server{serve(d.servers.socket, d.refuseNewWork(d.servers.http.Socket()), d.log, failed)}
 	if d.servers.tcp != nil {
-		servers = append(servers, serve(d.servers.tcp, d.refuseNewWork(d.listener()), d.log, failed))
+		observed := telemetry.ObserveRequests(d.log, d.cfg.Settings.Telemetry.AccessLog, d.refuseNewWork(d.listener()))
+		servers = append(servers, serve(d.servers.tcp, observed, d.log, failed))
+	}
+	if d.servers.admin != nil {
+		admin := telemetry.AdminHandler(d.meters.metrics.Handler(d.log))
+		servers = append(servers, serve(d.servers.admin, admin, d.log, failed))
 	}
 	select {
 	case <-ctx.Done():
@@ -519,7 +532,7 @@ func (d *Daemon) Close() error {
 	d.life.closed.Do(func() {
 		d.life.stopping.Store(true)
 		d.warm.work.Wait()
-		for _, l := range []net.Listener{d.servers.socket, d.servers.tcp} {
+		for _, l := range []net.Listener{d.servers.socket, d.servers.tcp, d.servers.admin} {
 			if l != nil {
 				if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 					errs = append(errs, err)
@@ -534,6 +547,9 @@ func (d *Daemon) Close() error {
 		}
 		if d.upstreams != nil {
 			errs = append(errs, d.upstreams.functions.Close())
+		}
+		if err := d.meters.tracer.CloseTracer(); err != nil {
+			d.log.Warn("the last traces were not sent", "err", err)
 		}
 		if d.network.client != nil {
 			d.network.client.Close()

@@ -27,6 +27,8 @@ func newMask(s *config.Config, key *secret.Key) *mask.Masker {
 	m.Add(key.Texts()...)
 	addSecrets(m, s)
 	m.Add(s.Notify.Secrets...)
+	m.AddSecrets(s.Telemetry.Headers)
+	m.AddAddress(s.Telemetry.OTLP)
 	c := s.Audit.Checkpoints
 	m.AddAddress(c.Webhook)
 	if c.Git != nil {

@@ -30,8 +30,8 @@ const lookTime = time.Second
 type ConfigSource interface {
 	// ReadSettings returns the configuration as it is now.
 	ReadSettings() (*config.Config, error)
-	// Requests returns a channel that has a value when a user asks for a reload, or nil.
-	Requests() <-chan struct{}
+	// ReloadRequests returns a channel that has a value when a user asks for a reload, or nil.
+	ReloadRequests() <-chan struct{}
 	// ReportReload is called when a reload begins, and when it has ended.
 	ReportReload(ended bool)
 }
@@ -74,7 +74,7 @@ func (r *reloader) watchFiles(ctx context.Context) {
 	file := r.d.cfg.Settings.File
 	switch from := r.d.cfg.Source; {
 	case from != nil:
-		requests = from.Requests()
+		requests = from.ReloadRequests()
 	case r.d.cfg.Settings.PolicyDir == "":
 		return
 	default:

@@ -34,7 +34,7 @@ func (e *editedConfig) ReadSettings() (*config.Config, error) {
 	return parse(e.path, e.text)
 }
 
-func (e *editedConfig) Requests() <-chan struct{} { return e.requests }
+func (e *editedConfig) ReloadRequests() <-chan struct{} { return e.requests }
 
 func (e *editedConfig) ReportReload(ended bool) {
 	if ended {

@@ -26,7 +26,7 @@ func (r route) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		}
 		if s.uses.beginCall() {
 			defer s.uses.endCall()
-			return s.up.Call(ctx, c)
+			return s.traceCall(ctx, c)
 		} // it was replaced in this moment
 	}
 }

@@ -1,7 +1,10 @@
 package daemon
 
 import (
+	"context"
+
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -30,3 +33,33 @@ func (d gauges) UpstreamStates() map[string]tool.State { return d.upstreams.list
 
 // ExecutionLoad returns the number of executions.
 func (d gauges) ExecutionLoad() (running, queued int) { return d.executor.Load() }
+
+// PendingApprovals returns the number of requests that wait for a person.
+func (d gauges) PendingApprovals() int {
+	open, err := d.approvals.List(context.Background(),
+		approval.Query{States: []approval.State{approval.Pending}, Limit: 1000})
+	if err != nil {
+		d.log.Warn("requests for approval not counted", "err", err)
+	}
+	return len(open)
+}
+
+// HasReloadProblem reports whether a changed configuration is not in force.
+func (d gauges) HasReloadProblem() bool {
+	_, problem := d.policies.state()
+	last := d.reload.state.Load()
+	return problem != "" || last != nil && last.Problem != ""
+}
+
+// CheckpointFailures returns how often each destination of checkpoints has failed in a row.
+func (d gauges) CheckpointFailures() map[string]int {
+	sinks, err := d.keeper.ledger.Sinks()
+	if err != nil {
+		d.log.Warn("destinations of checkpoints not read", "err", err)
+	}
+	out := map[string]int{}
+	for _, s := range sinks {
+		out[s.Name] = s.Failures
+	}
+	return out
+}

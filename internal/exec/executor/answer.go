@@ -8,6 +8,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/execution"
 	"github.com/biplane-dev/biplane/internal/exec/values"
 	"github.com/biplane-dev/biplane/internal/tool"
+
+	"github.com/biplane-dev/biplane/internal/base/tracing"
+	"go.opentelemetry.io/otel/attribute"
 )
 
 // A finished is the result of a run. It is made once, when the end of the execution is recorded,
@@ -46,6 +49,7 @@ func (r *run) finish(err error) {
 	if r.onEnd != nil {
 		r.onEnd(e)
 	}
+	r.endSpan(e)
 	r.files.dropTree()
 	r.taint.setSession(nil)
 	r.history.release()
@@ -136,4 +140,16 @@ func (r *run) sessionText(e *execution.Execution) string {
 		return fmt.Sprintf("session %s is as it was before this program", e.Session)
 	}
 	return "session " + e.Session + r.machine.origin.Text()
+}
+
+// endSpan ends the span of the execution.
+func (r *run) endSpan(e *execution.Execution) {
+	r.span.SetAttributes(attribute.String("biplane.execution.state", string(e.State)),
+		attribute.String("biplane.sandbox.tier", e.Tier.String()),
+		attribute.Int("biplane.execution.calls", len(e.Calls)))
+	failure := ""
+	if e.State != execution.Done {
+		failure = string(e.State)
+	}
+	tracing.EndSpan(r.span, failure)
 }

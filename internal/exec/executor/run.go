@@ -14,6 +14,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
+
+	"github.com/biplane-dev/biplane/internal/base/tracing"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -40,6 +44,7 @@ type run struct {
 	history      history
 	saveTime     time.Duration              // how long saving the session took
 	onEnd        func(*execution.Execution) // called when it has ended; may be nil
+	span         trace.Span
 	taint        taint
 	clock        clock
 	pauses       suspension
@@ -76,7 +81,9 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 	r.began, r.started, r.clock = time.Now(), started, newClock(a.timeout)
 	r.calls.over, r.done = make(chan struct{}), make(chan struct{})
 	// The program outlives the request that started it, but not the Executor.
-	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	ctx, r.span = tracing.StartSpan(context.WithoutCancel(ctx), "execution", trace.SpanKindInternal,
+		attribute.String("biplane.execution.id", r.id), attribute.String("biplane.execution.language", a.language))
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.language = a.language
 	lim := x.cfg.Limits
 	r.pauses.patience = lim.Sessions.SuspendAfter

@@ -137,7 +137,7 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 		return s.answerFailure(req, err)
 	}
 	defer end()
-
+	ctx = continueTrace(ctx, req)
 	c := &tool.Call{Arguments: argumentsOf(ctx, req), Principal: who}
 	from := clientOf(ctx)
 	if from != nil {

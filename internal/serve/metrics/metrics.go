@@ -35,6 +35,12 @@ type Gauges interface {
 	UpstreamStates() map[string]tool.State
 	// ExecutionLoad returns the number of executions.
 	ExecutionLoad() (running, queued int)
+	// PendingApprovals returns the number of requests that wait for a person, up to a bound.
+	PendingApprovals() int
+	// HasReloadProblem reports whether a changed configuration is not in force.
+	HasReloadProblem() bool
+	// CheckpointFailures returns how often each destination of checkpoints has failed in a row.
+	CheckpointFailures() map[string]int
 }
 
 // A Registry counts calls and executions, their outcomes and their durations. Labels are only names
@@ -137,9 +143,30 @@ func (r *Registry) writeAll(w *bytes.Buffer) {
 			fmt.Fprintf(w, "biplane_upstream_state{state=%s,upstream=%s} %d\n", quoteLabel(state), quoteLabel(name), v)
 		}
 	}
+	r.writeOperations(w)
 	// a global switch of the library, which is used only here: it includes the types of metrics
 	figures.ExposeMetadata(true)
 	figures.WriteProcessMetrics(w)
+	figures.WriteFDMetrics(w)
+}
+
+// writeOperations writes what alerts of operators are about.
+func (r *Registry) writeOperations(w *bytes.Buffer) {
+	writeFamily(w, "biplane_approvals_pending", "gauge", "Requests that wait for a person, at most 1000.")
+	fmt.Fprintf(w, "biplane_approvals_pending %d\n", r.cfg.Gauges.PendingApprovals())
+	failed := 0
+	if r.cfg.Gauges.HasReloadProblem() {
+		failed = 1
+	}
+	writeFamily(w, "biplane_configuration_problem", "gauge",
+		"1 if the changed configuration or its policies are not in force, because they are invalid.")
+	fmt.Fprintf(w, "biplane_configuration_problem %d\n", failed)
+	writeFamily(w, "biplane_checkpoint_failures", "gauge",
+		"Failed attempts, since the last success, to send checkpoints of the record to a destination.")
+	failures := r.cfg.Gauges.CheckpointFailures()
+	for _, name := range slices.Sorted(maps.Keys(failures)) {
+		fmt.Fprintf(w, "biplane_checkpoint_failures{sink=%s} %d\n", quoteLabel(name), failures[name])
+	}
 }
 
 // writeFamily writes the header of a metric.

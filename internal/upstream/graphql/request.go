@@ -13,6 +13,8 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/web"
+
+	"github.com/biplane-dev/biplane/internal/base/tracing"
 )
 
 // Limits of the errors in an answer.
@@ -39,6 +41,7 @@ func (u *Upstream) sendRequest(ctx context.Context, body []byte, most int) (*rep
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/graphql-response+json, application/json;q=0.9")
 		r.Header.Set("User-Agent", "biplane/"+u.Config.Version)
+		tracing.SetHeader(ctx, r.Header)
 		if err := u.addCredentials(ctx, r, renew); err != nil {
 			return nil, tool.NotSent(err)
 		}

@@ -248,6 +248,7 @@ func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args 
 	} else if s.hasTasks(q) && requiresTask(c.Tool.Raw) {
 		q.fields = append(q.fields, `,"task":{}`...)
 	}
+	q.meta = appendTrace(ctx, q.meta)
 	base := q.fields
 	for repeats, rounds := 1, 0; ; {
 		answer, err := s.sendRequest(ctx, q)

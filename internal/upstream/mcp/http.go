@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/tracing"
 )
 
 const (
@@ -155,6 +157,7 @@ func (w *web) sendOnce(ctx context.Context, method string, to *url.URL, token st
 	if h := w.header.Get("Host"); h != "" {
 		r.Host = h
 	}
+	tracing.SetHeader(ctx, r.Header)
 	set(r.Header)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)

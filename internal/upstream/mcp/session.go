@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
+	"github.com/biplane-dev/biplane/internal/base/tracing"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -228,7 +229,7 @@ func (s *session) handOver(ctx context.Context, m *message, patience time.Durati
 	if patience <= 0 {
 		patience = defaultConnectTimeout
 	}
-	sending, cancel := context.WithTimeout(s.ctx, patience)
+	sending, cancel := context.WithTimeout(tracing.CopyParent(s.ctx, ctx), patience)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	err := s.t.send(sending, m)

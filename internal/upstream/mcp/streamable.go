@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/biplane-dev/biplane/internal/base/tracing"
 )
 
 const (
@@ -55,7 +57,7 @@ func (t *streamable) send(ctx context.Context, m *message) error {
 	if m.id == 0 {
 		return t.postOneWay(ctx, m)
 	}
-	exchange, cancel := context.WithCancel(t.ctx)
+	exchange, cancel := context.WithCancel(tracing.CopyParent(t.ctx, ctx))
 	m.abort = cancel
 	if !t.spawnWorker(func() { defer cancel(); t.exchangeMessage(exchange, m) }) {
 		cancel()

@@ -10,6 +10,8 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/web"
+
+	"github.com/biplane-dev/biplane/internal/base/tracing"
 )
 
 // ownRequest is the name of the tool that sends any request to the document's servers.
@@ -279,6 +281,7 @@ func (u *Upstream) sendOnce(ctx context.Context, r *wireRequest, to *url.URL) (*
 		if q.Header.Get("User-Agent") == "" {
 			q.Header.Set("User-Agent", "biplane/"+u.Config.Version)
 		}
+		tracing.SetHeader(ctx, q.Header)
 		if h := q.Header.Get("Host"); h != "" {
 			q.Host = h
 		}
