@@ -45,7 +45,7 @@ var alsoImports = map[string][]string{
 var reserved = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk/": {"serve/mcpserver", "upstream/mcp"},
 	"github.com/tetratelabs/wazero":           {"exec/sandbox/wasm"},
-	"modernc.org/sqlite":                      {"store", "store/fault", "lab/demo"},
+	"modernc.org/sqlite":                      {"store", "store/fault", "store/backup", "lab/demo"},
 	"github.com/jackc/pgx":                    {"store"},
 	"github.com/spf13/cobra":                  {"cli", "lab/release"},
 	"github.com/getkin/kin-openapi/":          {"upstream/openapi"},

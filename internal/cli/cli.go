@@ -73,6 +73,8 @@ var commands = []struct {
 	{"uninstall", uninstallCommand},
 	{"notify", notifyCommand},
 	{"registry", registryCommand},
+	{"backup", backupCommand},
+	{"restore", restoreCommand},
 	{"bench", benchCommand},
 	{"version", versionCommand},
 	{engineName, engineCommand},

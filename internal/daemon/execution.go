@@ -17,7 +17,11 @@ func (d *Daemon) recover(ctx context.Context) {
 		return
 	}
 	d.life.resumed.Do(func() {
-		if err := d.executor.Recover(ctx); err != nil {
+		err := d.executor.Recover(ctx)
+		if err == nil {
+			err = endRestoration(d.cfg.DataDir)
+		}
+		if err != nil {
 			d.log.Error("unfinished executions not recovered", "err", err)
 		}
 		if err := d.sweepApprovals(ctx); err != nil {

@@ -86,8 +86,11 @@ type Config struct {
 	Limits       Limits
 	AnswerWithin time.Duration // execute and resume answer by then; default 50 s
 	Supervisor   Supervisor    // nil: Unsupervised
-	Control      Control       // nil: NoControl
-	Privacy      Privacy       // hides personal data from models; nil: nothing is hidden
+	// Copied means that the data folder is a copy of one that was used afterwards: executions of
+	// earlier processes end as interrupted.
+	Copied  bool
+	Control Control // nil: NoControl
+	Privacy Privacy // hides personal data from models; nil: nothing is hidden
 	// Journal records executions; nil: nothing is recorded, and executions are lost on restart.
 	Journal journal.Store
 	Tokens  *tokens.Counter  // default: a new Counter

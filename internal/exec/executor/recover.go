@@ -72,7 +72,11 @@ func (x *Executor) recoverExecution(ctx context.Context, rec *journal.Record) er
 		return priorErr // the store can't be read at the moment
 	}
 	x.runs.begin(r)
-	if why := r.history.explainInterruption(st, planErr, priorErr); why != nil {
+	why := r.history.explainInterruption(st, planErr, priorErr)
+	if x.cfg.Copied && why == nil {
+		why = errCopied
+	}
+	if why != nil {
 		r.history.stopReplay()
 		r.state.addRecorded(st.Calls)
 		r.finish(why)
