@@ -350,7 +350,7 @@ func (d *Daemon) Ready() error {
 // seconds for the work under way, and stops the rest. It returns when everything it started
 // (upstream processes, programs, connections) is gone. It may be called only once.
 func (d *Daemon) Run(ctx context.Context) error {
-	d.announce()
+	d.announceStart()
 	if !d.cfg.Lazy {
 		d.upstreams.StartUpstreams()
 	}
@@ -449,8 +449,8 @@ func (d *Daemon) refuseNewWork(next http.Handler) http.Handler {
 	})
 }
 
-// announce logs what this process is and which protections it lacks.
-func (d *Daemon) announce() {
+// announceStart logs what this process is and which protections it lacks.
+func (d *Daemon) announceStart() {
 	s := d.cfg.Settings
 	config := s.File
 	if config == "" {
@@ -458,7 +458,7 @@ func (d *Daemon) announce() {
 	}
 	d.log.Info("biplane "+d.cfg.Version, "config", config, "data", d.cfg.DataDir, "mode", s.Mode, "tier",
 		s.Sandbox.Tier.String())
-	d.policies.announce()
+	d.policies.announcePolicies()
 	for _, w := range s.Warnings {
 		d.log.Warn(fmt.Sprintf("%s:%d:%d: %s", s.File, w.Line, w.Column, w.Message))
 	}
@@ -495,7 +495,7 @@ func (d *Daemon) Status() api.Status {
 		DataDir: d.cfg.DataDir, Listen: d.Addr(),
 		Mode: s.Mode, Policy: s.Policy, PolicyVersion: engine.Version(), PolicyProblem: problem,
 		Tier: s.Sandbox.Tier.String(), Executions: running + queued, Upstreams: len(view.Upstreams()),
-		Tools: len(view.Entries()), Checkpoints: sinks, Warnings: d.warnings(), Reload: d.reload.state.Load(),
+		Tools: len(view.Entries()), Checkpoints: sinks, Warnings: d.listWarnings(), Reload: d.reload.state.Load(),
 	}
 }
 

@@ -155,8 +155,8 @@ func (p *policies) warnTiers(e *policy.Engine) {
 	}
 }
 
-// announce logs which policies are in force, with a warning if they allow everything.
-func (p *policies) announce() {
+// announcePolicies logs which policies are in force, with a warning if they allow everything.
+func (p *policies) announcePolicies() {
 	e := p.engine.Load()
 	p.warnTiers(e)
 	if e.Name() == "open" {

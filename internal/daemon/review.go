@@ -47,7 +47,7 @@ func (d *Daemon) review(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	for {
-		d.warnings()
+		d.listWarnings()
 		select {
 		case <-d.reload.reviewed.again:
 		case <-ctx.Done():
@@ -56,10 +56,10 @@ func (d *Daemon) review(ctx context.Context) {
 	}
 }
 
-// warnings returns the current errors; none before the upstreams are past their first connection.
-// It logs new ones. A server's new list is checked only if it is the upstream's first. Otherwise
-// the last result is valid until policies or API keys change.
-func (d *Daemon) warnings() []string {
+// listWarnings returns the current errors; none before the upstreams are past their first
+// connection. It logs new ones. A server's new list is checked only if it is the upstream's first.
+// Otherwise the last result is valid until policies or API keys change.
+func (d *Daemon) listWarnings() []string {
 	select {
 	case <-d.upstreams.settled:
 	default:

@@ -206,7 +206,7 @@ func (u *upstreams) replaceSources(ctx context.Context, next []*source, wait tim
 // removeTools removes an upstream from the catalog.
 func (u *upstreams) removeTools(name string) {
 	u.catalog.Remove(name)
-	u.settle(name)
+	u.settleUpstream(name)
 	u.mu.Lock()
 	delete(u.lastTools, name)
 	delete(u.lastOffers, name)

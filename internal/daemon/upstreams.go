@@ -395,7 +395,7 @@ func (u *upstreams) run(ctx context.Context) {
 	select {
 	case <-u.wanted:
 	case <-ctx.Done():
-		u.settle("")
+		u.settleUpstream("")
 		return
 	}
 	started := &sourceRunner{ctx: ctx, log: u.log}
@@ -410,10 +410,10 @@ func (u *upstreams) run(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		u.settle("")
+		u.settleUpstream("")
 	case <-u.settled:
 	case <-ctx.Done():
-		u.settle("")
+		u.settleUpstream("")
 	}
 }
 
@@ -452,7 +452,7 @@ func (u *upstreams) update(s *source) {
 		u.observer.updateOffers()
 	}
 	if snap.Health.State != tool.Connecting {
-		u.settle(name)
+		u.settleUpstream(name)
 	}
 	if news || offered {
 		u.catalog.View().Warm() // here rather than in the first search: ten thousand tools take a moment
@@ -497,9 +497,9 @@ func (s *source) narrowOffers(o *tool.Offers) *tool.Offers {
 	return &left
 }
 
-// settle notes that an upstream is past its first connection attempt or, if name is empty, that the
-// wait for all of them is over.
-func (u *upstreams) settle(name string) {
+// settleUpstream notes that an upstream is past its first connection attempt or, if name is empty,
+// that the wait for all of them is over.
+func (u *upstreams) settleUpstream(name string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.connects) == 0 {
