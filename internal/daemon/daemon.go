@@ -359,7 +359,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { d.upstreams.run(upstreams) })
 	wg.Go(func() { d.keepAudit(upstreams) })
-	wg.Go(func() { d.review(upstreams) })
+	wg.Go(func() { d.reviewNames(upstreams) })
 	wg.Go(func() { d.servers.notices.SendNotices(upstreams) })
 	if !d.cfg.Lazy {
 		wg.Go(func() { d.keeper.ledger.Send(upstreams) })

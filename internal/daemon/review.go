@@ -33,10 +33,10 @@ func (r *review) signalChange() {
 	}
 }
 
-// review logs the warnings once the upstreams have listed their tools, and again when another
+// reviewNames logs the warnings once the upstreams have listed their tools, and again when another
 // upstream has or the policies change. A process that ends before checkDelay logs them when it
 // ends.
-func (d *Daemon) review(ctx context.Context) {
+func (d *Daemon) reviewNames(ctx context.Context) {
 	select {
 	case <-d.upstreams.settled:
 	case <-ctx.Done():
