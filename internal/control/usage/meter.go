@@ -230,35 +230,18 @@ func (m *Meter) Run(ctx context.Context) {
 	for {
 		select {
 		case <-m.tally.work.wake:
-			if !m.hasLittle() {
-				m.writing.Lock()
-				m.countPending(late)
-				m.writing.Unlock()
-			}
+			m.writing.Lock()
+			m.countPending(late)
+			m.writing.Unlock()
 			continue
 		case <-tick.C:
 		case <-ctx.Done():
-			if m.hasLittle() {
-				cancel()
-			}
 			m.flushCounts(write, late)
 			return
 		}
 		m.flushCounts(write, late)
 		m.compactRows(write)
 	}
-}
-
-// few is the number of bytes that are not worth loading the counter's tables.
-const few = 1 << 10
-
-// hasLittle reports whether the pending texts are not worth loading the counter's tables. So a
-// process that only runs one small program ends without loading them, and estimates. Any other
-// process loads them at the next tick.
-func (m *Meter) hasLittle() bool {
-	m.tally.mu.Lock()
-	defer m.tally.mu.Unlock()
-	return m.tally.work.held < few && !m.cfg.Tokens.Loaded()
 }
 
 // finalCountTime is the time limit of the final counting.

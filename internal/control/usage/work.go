@@ -155,7 +155,7 @@ func (m *Meter) countPending(ctx context.Context) {
 func (m *Meter) countJob(ctx context.Context, j job) {
 	n, exact, err := 0, false, context.Cause(ctx)
 	if err == nil {
-		n, exact, err = m.tokensOf(&j)
+		n, exact = m.tokensOf(&j)
 	}
 	m.tally.mu.Lock()
 	defer m.tally.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *Counts) addTokens(k kind, n int, exact bool) {
 
 // tokensOf counts the tokens that a model reads or writes in a job: for a result its texts, or its
 // structured content if there are none; for arguments all.
-func (m *Meter) tokensOf(j *job) (n int, exact bool, err error) {
+func (m *Meter) tokensOf(j *job) (n int, exact bool) {
 	if j.content == nil {
 		return m.cfg.Tokens.Sample(string(j.arguments), sample)
 	}

@@ -24,21 +24,13 @@ func (s *results) valueText(e *execution.Execution) string {
 	if len(v) <= budget { // a token has at least one byte
 		return v
 	}
-	n, err := s.x.tokens.Count(v, budget)
-	if err == nil && n <= budget {
+	if s.x.tokens.Count(v, budget) <= budget {
 		return v
 	}
 	h := s.x.left.keep(&leftover{principal: s.principal.ID, session: s.session, labels: s.taint.labels.All(),
 		value: e.Whole()})
-	if err != nil {
-		s.x.cfg.Log.Error("tokens not counted", "execution", s.id, "error", err)
-		return s.overText(v, h, e.Language, text.Head(v, budget*2), text.Tail(v, budget/2))
-	}
-	first, err1 := s.x.tokens.Fit(v, budget*6/10, text.Head)
-	last, err2 := s.x.tokens.Fit(v, budget*2/10, text.Tail)
-	if err1 != nil || err2 != nil {
-		first, last = text.Head(v, budget*2), text.Tail(v, budget/2)
-	}
+	first := s.x.tokens.Fit(v, budget*6/10, text.Head)
+	last := s.x.tokens.Fit(v, budget*2/10, text.Tail)
 	return s.overText(v, h, e.Language, first, last)
 }
 

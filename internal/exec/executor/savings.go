@@ -39,32 +39,24 @@ func (s *savings) addResult(result json.RawMessage) {
 // countTokens returns the number of tokens of the answer, and by how many the results have more,
 // given a function that returns the number of a text. It counts once, after the answer is made. The
 // tokens of the results over maxSeen are estimated.
-func (s *savings) countTokens(count func(text string) (int, error)) (t execution.Tokens, err error) {
+func (s *savings) countTokens(count func(text string) int) (t execution.Tokens) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.tokens != nil:
-		return *s.tokens, nil
+		return *s.tokens
 	case s.answer == nil:
-		return t, nil
+		return t
 	}
 	for _, raw := range s.answer.Content {
 		var b values.Block
 		if json.Unmarshal(raw, &b) == nil && b.Type == "text" {
-			n, err := count(b.Text)
-			if err != nil {
-				return t, err
-			}
-			t.Returned += n
+			t.Returned += count(b.Text)
 		}
 	}
-	all, err := s.countResults(count)
-	if err != nil {
-		return t, err
-	}
-	t.KeptOut = max(0, all-t.Returned)
+	t.KeptOut = max(0, s.countResults(count)-t.Returned)
 	s.tokens, s.results = &t, nil
-	return t, nil
+	return t
 }
 
 // setAnswer sets the answer of which countTokens counts the tokens, and returns the size of the
@@ -87,16 +79,12 @@ func (s *savings) currentTokens() execution.Tokens {
 }
 
 // countResults counts the tokens of the results. s.mu is held.
-func (s *savings) countResults(count func(text string) (int, error)) (all int, err error) {
+func (s *savings) countResults(count func(text string) int) (all int) {
 	for _, raw := range s.results {
-		n, err := count(string(raw))
-		if err != nil {
-			return 0, err
-		}
-		all += n
+		all += count(string(raw))
 	}
 	if s.bytes > 0 {
 		all += int(float64(s.beyond) * float64(all) / float64(s.bytes))
 	}
-	return all, nil
+	return all
 }

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tiktoken-go/tokenizer"
-
 	"github.com/biplane-dev/biplane/internal/base/lazily"
+	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -118,10 +117,7 @@ func (r *runner) measureYardsticks(ctx context.Context, g Gateway) {
 func (r *runner) measureGateway(ctx context.Context, g Gateway) ([]Figure, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	codec, err := tokenizer.Get(tokenizer.O200kBase)
-	if err != nil {
-		return nil, err
-	}
+	counter := &tokens.Counter{}
 	var s gatewayClient
 	hello, err := collectDurations(ctx, r.countRounds(10), func() (time.Duration, error) {
 		if s != nil {
@@ -140,14 +136,10 @@ func (r *runner) measureGateway(ctx context.Context, g Gateway) ([]Figure, error
 	if err != nil {
 		return nil, err
 	}
-	bytes, tokens := 0, 0
+	bytes, count := 0, 0
 	var names []string
 	for _, d := range defs {
-		n, err := codec.Count(d)
-		if err != nil {
-			return nil, err
-		}
-		bytes, tokens = bytes+len(d), tokens+n
+		bytes, count = bytes+len(d), count+counter.Count(d, 0)
 		var def struct{ Name string }
 		if err := json.Unmarshal([]byte(d), &def); err != nil {
 			return nil, err
@@ -157,7 +149,7 @@ func (r *runner) measureGateway(ctx context.Context, g Gateway) ([]Figure, error
 	out := []Figure{
 		durationFigure(g.Name+"_initialize", hello),
 		numberFigure(g.Name+"_tools_list_bytes",
-			float64(bytes)), numberFigure(g.Name+"_tools_list_tokens", float64(tokens)),
+			float64(bytes)), numberFigure(g.Name+"_tools_list_tokens", float64(count)),
 	}
 	out = append(out, r.measureCheapest(ctx, g, s, defs, names))
 	pass, err := r.measurePass(ctx, g, s, defs)

@@ -4,18 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tiktoken-go/tokenizer"
-
+	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/lab/demo"
 )
 
 // measureTokens counts the tokens of the tool lists that a model reads: the three tools, and those
 // of two small servers. It also counts what the demonstration's job costs in each way.
 func (r *runner) measureTokens(ctx context.Context) (_ []Figure, err error) {
-	codec, err := tokenizer.Get(tokenizer.O200kBase)
-	if err != nil {
-		return nil, err
-	}
+	counter := &tokens.Counter{}
 	direct, err := r.connectSession(ctx, "direct", demo.Kinds...)
 	if err != nil {
 		return nil, err
@@ -36,11 +32,7 @@ func (r *runner) measureTokens(ctx context.Context) (_ []Figure, err error) {
 		}
 		sum := 0
 		for _, d := range defs {
-			n, err := codec.Count(d)
-			if err != nil {
-				return nil, err
-			}
-			sum += n
+			sum += counter.Count(d, 0)
 		}
 		out = append(out, numberFigure(s.name, float64(sum)))
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -41,7 +42,7 @@ var needs = []struct{ query, path string }{
 // read and write. It makes the choices that a model would make, and gets all facts from the tools.
 type agent struct {
 	client *client
-	tokens *counter
+	tokens *tokens.Counter
 	way    Way
 	defs   []definition
 }
@@ -58,10 +59,10 @@ func (a *agent) listTools(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.way.Tokens.Definitions += a.tokens.count(string(text))
+		a.way.Tokens.Definitions += a.tokens.Count(string(text), 0)
 	}
 	a.way.Tools = len(defs)
-	a.way.Tokens.Job = a.tokens.count(job)
+	a.way.Tokens.Job = a.tokens.Count(job, 0)
 	return nil
 }
 
@@ -81,7 +82,7 @@ func (a *agent) takeTurn(ctx context.Context, calls ...call) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		n := a.tokens.count(string(text))
+		n := a.tokens.Count(string(text), 0)
 		a.way.Tokens.Calls += n
 		a.way.Tokens.Written += n
 		a.way.Calls++
@@ -90,7 +91,7 @@ func (a *agent) takeTurn(ctx context.Context, calls ...call) ([]string, error) {
 	texts, err := a.callTogether(ctx, calls)
 	a.way.took += time.Since(start)
 	for _, t := range texts {
-		a.way.Tokens.Results += a.tokens.count(t)
+		a.way.Tokens.Results += a.tokens.Count(t, 0)
 	}
 	return texts, err
 }
@@ -117,7 +118,7 @@ func (a *agent) finishJob(names []string) {
 	a.way.Tokens.Read += a.way.countContext()
 	text := fmt.Sprintf("%d customers were inactive and are now deactivated: %s.", len(names),
 		strings.Join(names, ", "))
-	a.way.Tokens.Answer = a.tokens.count(text)
+	a.way.Tokens.Answer = a.tokens.Count(text, 0)
 	a.way.Tokens.Written += a.way.Tokens.Answer
 }
 

@@ -19,9 +19,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tiktoken-go/tokenizer"
-
 	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -73,17 +72,12 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 }
 
 func runDemo(ctx context.Context, cfg Config) (_ *Report, err error) {
-	codec, err := tokenizer.Get(tokenizer.O200kBase)
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer: %w", err)
-	}
 	dir, err := os.MkdirTemp("", "biplane-demo-")
 	if err != nil {
 		return nil, fmt.Errorf("demo folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &runner{cfg: cfg, dir: dir, tokens: &counter{codec: codec}}
-	defer func() { err = errors.Join(err, r.tokens.err) }()
+	r := &runner{cfg: cfg, dir: dir, tokens: &tokens.Counter{}}
 	path := filepath.Join(dir, "customers.db")
 	if r.db, err = openDatabase(path); err != nil {
 		return nil, err
@@ -96,7 +90,7 @@ type runner struct {
 	cfg    Config
 	dir    string
 	db     *sql.DB
-	tokens *counter
+	tokens *tokens.Counter
 	want   state // the effect that each way must have
 }
 
@@ -238,16 +232,4 @@ func (r *runner) runWay(ctx context.Context, name string, c *client, do func(*ag
 		"checked in the database",
 		w.Turns, w.Calls, text.Group(w.Tokens.Read), w.Seconds.Tools, w.Deactivated)
 	return w, nil
-}
-
-// A counter counts the tokens of texts.
-type counter struct {
-	codec tokenizer.Codec
-	err   error // of all counts
-}
-
-func (c *counter) count(text string) int {
-	n, err := c.codec.Count(text)
-	c.err = errors.Join(c.err, err)
-	return n
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/tiktoken-go/tokenizer"
 
+	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -195,12 +195,13 @@ func definition(name string, t *tool.Tool) json.RawMessage {
 	return def
 }
 
-// A tokenCounter counts the tokens of texts. It loads the vocabulary on first use.
+// A tokenCounter counts the tokens of texts.
 type tokenCounter struct {
-	mu    sync.Mutex
-	codec tokenizer.Codec
-	text  string // the last counted text; each list counts it again
-	n     int
+	counter tokens.Counter
+
+	mu   sync.Mutex
+	text string // the last counted text; each list counts it again
+	n    int
 }
 
 func (c *tokenCounter) count(text string) int {
@@ -209,17 +210,6 @@ func (c *tokenCounter) count(text string) int {
 	if text == c.text {
 		return c.n
 	}
-	if c.codec == nil {
-		codec, err := tokenizer.Get(tokenizer.O200kBase)
-		if err != nil {
-			return len(text) // more than any tokenizer returns
-		}
-		c.codec = codec
-	}
-	n, err := c.codec.Count(text)
-	if err != nil {
-		n = len(text)
-	}
-	c.text, c.n = strings.Clone(text), n
-	return n
+	c.text, c.n = strings.Clone(text), c.counter.Count(text, 0)
+	return c.n
 }
