@@ -39,7 +39,8 @@ func errInterrupted(format string, a ...any) error {
 	return e
 }
 
-var errCopied = errInterrupted("the data folder was restored from a backup, and what the program did afterwards is " +
+var errCopied = errInterrupted("the data folder was restored from a backup, and what the program did " +
+	"afterwards is " +
 	"unknown. Look, before anything is sent again")
 
 var errDiverged = errInterrupted("run again, it did something else than before")
