@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/netns"
@@ -94,11 +98,11 @@ func writeNetworkFiles(root string, n *netns.Setup) error {
 	}
 	var trusted []byte
 	for _, path := range bundles {
-		b, err := os.ReadFile(root + path)
+		b, err := readBundle(root, path)
 		if err != nil {
-			b, err = os.ReadFile(path)
+			b, err = readBundle("/", path)
 		}
-		if err == nil && len(b) <= maxBundle {
+		if err == nil {
 			trusted = b
 			break
 		}
@@ -109,9 +113,45 @@ func writeNetworkFiles(root string, n *netns.Setup) error {
 		netns.AuthorityPath:  []byte(n.Authorities),
 		netns.BundlePath:     slices.Concat(trusted, []byte("\n"), []byte(n.Authorities)),
 	} {
-		if err := os.WriteFile(root+path, content, 0o644); err != nil {
+		if err := writeFile(root+path, content); err != nil {
 			return fmt.Errorf("write %s: %w", path, err)
 		}
 	}
 	return nil
+}
+
+// readBundle reads a file with certificates. Links are followed as in the sandbox, since an image
+// may contain hostile ones: root is their root.
+func readBundle(root, path string) ([]byte, error) {
+	dir, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	fd, err := unix.Openat2(int(dir.Fd()), strings.TrimPrefix(path, "/"), &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK, // opening a pipe must not block
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxBundle {
+		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, maxBundle)
+	}
+	return io.ReadAll(io.LimitReader(f, maxBundle))
+}
+
+// writeFile writes a file. It fails if there is a link, which would lead out of the root.
+func writeFile(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
 }

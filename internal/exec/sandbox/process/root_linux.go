@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -59,7 +60,7 @@ func makeRoot(s *setup) error {
 		return err
 	}
 	for _, m := range s.Mounts {
-		if err := makeMountPoint(root+m.Target, m.File); err != nil {
+		if err := makeMountPoint(root, m.Target, m.File); err != nil {
 			return fmt.Errorf("mount %s: %w", m.Target, err)
 		}
 		if err := m.mountAt(root+m.Target, m.Write); err != nil {
@@ -77,8 +78,16 @@ func makeRoot(s *setup) error {
 	return changeRoot(root)
 }
 
-// makeMountPoint makes an empty file or folder to mount over, unless there is one.
-func makeMountPoint(to string, file bool) error {
+// makeMountPoint makes an empty file or folder to mount over, unless there is one. It fails if a
+// link is on the way, which leads out of the root: the image may be hostile.
+func makeMountPoint(root, target string, file bool) error {
+	to := root
+	for part := range strings.SplitSeq(strings.TrimPrefix(target, "/"), "/") {
+		to += "/" + part
+		if info, err := os.Lstat(to); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			return fmt.Errorf("the image has a link at %s: choose another path", strings.TrimPrefix(to, root))
+		}
+	}
 	if _, err := os.Lstat(to); err == nil {
 		return nil
 	}

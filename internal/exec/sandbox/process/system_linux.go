@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/netns"
 )
 
 // imageFolder is where an image is while the root of a sandbox is made.
@@ -173,7 +176,7 @@ var etc = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/
 
 // private are entries of /etc that each sandbox makes, or that it doesn't have.
 var private = []string{"passwd", "group", "shadow", "gshadow", "hosts", "hostname", "nsswitch.conf", "resolv.conf",
-	"mtab", "fstab"}
+	"mtab", "fstab", path.Base(netns.AuthorityPath), path.Base(netns.BundlePath)}
 
 // makeEtc makes /etc of the new root. It has some of the host's entries, and those of a tree's
 // /etc, if there is one. If alone is set, the host's entries are the certificates, unless the tree
