@@ -274,4 +274,12 @@ func TestConsoleKeys(t *testing.T) {
 	if strings.Contains(checkPage(t, eve, "/"), `href="/keys"`) {
 		t.Error("a viewer is shown the page of keys in the navigation")
 	}
+	limited := clientOf(d, makeKey(t, d, api.KeyRequest{Name: "limited", Roles: []string{"admin"},
+		Scopes: []string{"api"}, Tools: []string{"github.*"}}))
+	if _, err := limited.CreateKey(t.Context(), api.KeyRequest{Name: "wide"}); err == nil {
+		t.Error("a key that is limited to tools created one that isn't")
+	}
+	if _, err := limited.RotateKey(t.Context(), "boss", api.RotateRequest{}); err == nil {
+		t.Error("a key that is limited to tools rotated one that isn't")
+	}
 }

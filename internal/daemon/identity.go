@@ -93,6 +93,9 @@ func (k recordedKeys) Create(ctx context.Context, want identity.Key) (made *iden
 		detail["expires"] = want.Expires.UTC().Format(time.RFC3339)
 	}
 	err = k.recordChange(ctx, "create", want.Name, detail, func() error {
+		if err := checkLimit(ctx); err != nil {
+			return err
+		}
 		made, text, err = k.Keys.Create(ctx, want)
 		return err
 	})
@@ -103,6 +106,9 @@ func (k recordedKeys) Create(ctx context.Context, want identity.Key) (made *iden
 func (k recordedKeys) Rotate(ctx context.Context, name string, grace time.Duration) (rotated *identity.Key,
 	text string, err error) {
 	err = k.recordChange(ctx, "rotate", name, map[string]string{"grace": grace.String()}, func() error {
+		if err := checkLimit(ctx); err != nil {
+			return err
+		}
 		rotated, text, err = k.Keys.Rotate(ctx, name, grace)
 		return err
 	})
@@ -119,6 +125,16 @@ func (k recordedKeys) Revoke(ctx context.Context, name string) (revoked *identit
 		k.upstreams.forgetPrincipal(ctx, revoked.Principal().ID)
 	}
 	return revoked, err
+}
+
+// checkLimit returns an error if the caller's key is limited to tools: the text of another key
+// would let it use all the others.
+func checkLimit(ctx context.Context) error {
+	if p, _ := identity.PrincipalFrom(ctx); len(p.Tools) > 0 {
+		return tool.Errorf(tool.Denied, "%s is limited to tools, so it can't create or rotate keys: use an admin's "+
+			"key without such a limit, or the command line on the machine", p.ID)
+	}
+	return nil
 }
 
 // recordChange records a change, then makes it. If the change fails, another record says so.
