@@ -33,7 +33,7 @@ type Request struct {
 type Answer struct {
 	Status int    `json:"status"`
 	Type   string `json:"type,omitempty"`  // its Content-Type
-	Place  string `json:"place,omitempty"` // where the created object is
+	Place  string `json:"place,omitempty"` // where the created object is; also of errors after that
 	Body   []byte `json:"body,omitempty"`
 	// Omitted says why the body was not kept; empty: it was.
 	Omitted string `json:"omitted,omitempty"`
@@ -112,12 +112,16 @@ func (l *Log) AnswerOnce(ctx context.Context, r Request, serve func() *Answer) (
 	rest := context.WithoutCancel(ctx)
 	// If the store fails from here on, the caller still gets its answer. The entry stays without
 	// one, so a repeated request is refused.
-	if !isFinal(a.Status) { // nothing was done: it may be sent again
+	if !isFinal(a.Status) && a.Place == "" { // nothing was done: it may be sent again
 		_ = l.store.DropEntry(rest, r.Principal, r.Key)
 		return a, false, nil
 	}
 	kept := *a
-	if kept.Omitted == "" && len(kept.Body) > MaxAnswer {
+	switch {
+	case kept.Omitted != "":
+	case !isFinal(a.Status):
+		kept.Omitted = "it was interrupted; what was created is at " + kept.Place
+	case len(kept.Body) > MaxAnswer:
 		kept.Omitted = "it is too large; what was created is at " + kept.Place
 	}
 	if kept.Omitted != "" {
@@ -158,5 +162,6 @@ func (l *Log) beginTurn(ctx context.Context, r Request) (end func(), err error) 
 }
 
 // isFinal reports whether a request with the same content would get the same answer. Otherwise it
-// was refused before it did anything, because of a limit or since something was not available.
+// was refused because of a limit or since something was not available. It did nothing, unless the
+// answer names what was created.
 func isFinal(status int) bool { return status != 429 && status != 503 }

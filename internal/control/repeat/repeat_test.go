@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -62,6 +63,19 @@ func TestRepeat(t *testing.T) {
 	check(send("ben", "k", "b", 200), "400 b 2 true")
 	check(send("ben", "l", "b", 503), "503 b 3 false") // nothing was done
 	check(send("ben", "l", "b", 200), "200 b 4 false")
+	begun := repeat.Request{Principal: "ben", Key: "m"}
+	if _, _, err := log.AnswerOnce(t.Context(), begun, func() *repeat.Answer {
+		return &repeat.Answer{Status: 503, Place: "/executions/ex_1"}
+	}); err != nil {
+		t.Fatalf("AnswerOnce: %v", err)
+	}
+	_, _, err := log.AnswerOnce(t.Context(), begun, func() *repeat.Answer {
+		t.Error("a request that had begun something was made again")
+		return &repeat.Answer{Status: 200}
+	})
+	if err == nil || !strings.Contains(err.Error(), "/executions/ex_1") {
+		t.Errorf("a repeated request that had begun something: %v, want its place", err)
+	}
 	closeStore()
 	log, _ = openLog(t, folder, clock)
 	check(send("ann", "k", "a", 200), "200 a 1 true")
