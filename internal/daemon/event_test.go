@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/biplane-dev/biplane/api"
 )
@@ -75,5 +76,24 @@ func TestEvents(t *testing.T) {
 	}
 	if got := follow("execution done", api.EventExecution); len(got) != 1 {
 		t.Errorf("after the decision: %q, want only the end", got)
+	}
+}
+
+// TestEventsOfRevokedKey revokes a key while it follows events: its stream ends at once.
+func TestEventsOfRevokedKey(t *testing.T) {
+	d, stop := run(t, t.TempDir(), "auth: { keys: true }\n")
+	defer stop()
+	c := clientOf(d, makeKey(t, d, api.KeyRequest{Name: "ci", Scopes: []string{"api"}}))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := api.Feed{Client: c}.FollowEvents(ctx, "of another process-1", func(api.Event) error { // it is open
+		if _, err := d.Client().RevokeKey(t.Context(), "ci"); err != nil {
+			t.Errorf("RevokeKey: %v", err)
+		}
+		return nil
+	})
+	var refused *api.Error
+	if !errors.As(err, &refused) {
+		t.Errorf("FollowEvents: %v, want that the key is refused when the client connects again", err)
 	}
 }

@@ -27,6 +27,7 @@ func (d *Daemon) openKeys(ctx context.Context, key *secret.Key) (err error) {
 	d.keys, err = identity.OpenKeys(ctx,
 		identity.KeysConfig{Store: d.store.APIKeys(key), Log: d.log, Revoked: func(principal string) {
 			d.servers.mcp.Cut(principal)
+			d.servers.http.EndStreams(principal)
 		}})
 	return err
 }

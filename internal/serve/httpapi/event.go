@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
@@ -24,6 +25,47 @@ const (
 type eventRoutes struct {
 	book    *feed.Book
 	closing context.Context
+	streams *streamSet
+}
+
+// A streamSet has the open streams of events. It is safe for concurrent use.
+type streamSet struct {
+	mu   sync.Mutex
+	open map[*stream]bool
+}
+
+// A stream is an open stream of events.
+type stream struct {
+	principal string
+	end       context.CancelFunc
+}
+
+// addStream adds a stream. remove must be called when it has ended.
+func (s *streamSet) addStream(principal string, end context.CancelFunc) (remove func()) {
+	one := &stream{principal, end}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[*stream]bool{}
+	}
+	s.open[one] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.open, one)
+	}
+}
+
+// EndStreams ends the streams of events of a principal who lost rights. If they still have some,
+// they can connect again.
+func (s *Server) EndStreams(principal string) {
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	for one := range s.streams.open {
+		if one.principal == principal {
+			one.end()
+		}
+	}
 }
 
 // streamEvents streams the events that the caller may see, as server-sent events. It continues
@@ -37,6 +79,7 @@ func (h *eventRoutes) streamEvents(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), eventsTime)
 	defer cancel()
 	defer context.AfterFunc(h.closing, cancel)()
+	defer h.streams.addStream(p.ID, cancel)()
 	if !p.Until.IsZero() {
 		var end context.CancelFunc
 		ctx, end = context.WithDeadline(ctx, p.Until)

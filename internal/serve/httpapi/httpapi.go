@@ -97,6 +97,7 @@ type Server struct {
 	cancel context.CancelFunc
 
 	document documentText
+	streams  streamSet
 
 	mu     sync.Mutex
 	closed bool

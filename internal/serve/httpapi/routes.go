@@ -62,7 +62,7 @@ func (s *Server) listRoutes() []route {
 	ownSignIns := &signInRoutes{signIns: c.SignIns, own: true, local: c.Principal, closing: s.ctx}
 	keys := &keyRoutes{c.Keys}
 	notices := &noticeRoutes{c.Notices}
-	events := &eventRoutes{c.Events, s.ctx}
+	events := &eventRoutes{c.Events, s.ctx, &s.streams}
 	boxes := &sandboxRoutes{c.Door, c.Sandboxes}
 	secrets := &secretRoutes{keeper: c.SecretKeeper}
 	ownSecrets := &secretRoutes{keeper: c.SecretKeeper, own: true, local: c.Principal}
