@@ -169,7 +169,10 @@ func (s *Store) RemoveImage(name string) error {
 		return tool.Errorf(tool.NotFound, "image %q isn't built: remove it from sandbox.images in the configuration",
 			name)
 	}
-	if s.countUses(i.Digest) > 1 {
+	switch n, err := s.countUses(i.Digest); {
+	case err != nil:
+		return err
+	case n > 1:
 		return os.Remove(s.manifestPath(name))
 	}
 	lock, err := lockFile(filepath.Join(s.treePath(i.Digest), lockName), exclusive)
@@ -181,18 +184,30 @@ func (s *Store) RemoveImage(name string) error {
 	if err := os.Remove(s.manifestPath(name)); err != nil {
 		return err
 	}
+	if s.mayHaveUse(i.Digest) { // of an image that was built meanwhile
+		return nil
+	}
 	return removeTree(s.treePath(i.Digest))
 }
 
-// countUses returns how many images have a tree.
-func (s *Store) countUses(digest string) (n int) {
-	entries, _ := os.ReadDir(filepath.Join(s.folder, "names")) // nothing uses what can't be listed
+// countUses returns how many images may have a tree. An image whose manifest can't be read may have
+// any of them.
+func (s *Store) countUses(digest string) (n int, err error) {
+	entries, err := os.ReadDir(filepath.Join(s.folder, "names"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
 	for _, e := range entries {
-		if m, err := s.readManifest(strings.TrimSuffix(e.Name(), ".json")); err == nil && m.Digest == digest {
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok || CheckName(name) != nil {
+			continue
+		}
+		m, err := s.readManifest(name)
+		if err == nil && m.Digest == digest || err != nil && !errors.Is(err, fs.ErrNotExist) {
 			n++
 		}
 	}
-	return n
+	return n, nil
 }
 
 // A Lease is an image in use. Its tree is kept until EndUse.

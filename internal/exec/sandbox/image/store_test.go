@@ -51,7 +51,15 @@ func TestSharedTree(t *testing.T) {
 	if err := errors.Join(os.Mkdir(left, 0o700), os.WriteFile(filepath.Join(left, "lock"), nil, 0o600)); err != nil {
 		t.Fatalf("leave the remains of a build: %v", err)
 	}
+	before := countTrees()
+	broken := filepath.Join(folder, "names", "b.json")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatalf("damage a manifest: %v", err)
+	}
 	build("c", "z")
+	if n := countTrees(); n != before+1 {
+		t.Errorf("%d trees after a build beside a damaged manifest, want %d: one may be of that image", n, before+1)
+	}
 	if _, err := os.Stat(left); err == nil {
 		t.Errorf("the remains of a build that died are still there")
 	}

@@ -59,16 +59,25 @@ func (s *Store) removeRemains() {
 	trees, _ := filepath.Glob(filepath.Join(s.folder, "trees", "*"))
 	for _, dir := range append(drafts, trees...) {
 		draft := strings.HasPrefix(filepath.Base(dir), draftPrefix)
-		if !draft && s.countUses(filepath.Base(dir)) > 0 {
+		if !draft && s.mayHaveUse(filepath.Base(dir)) {
 			continue
 		}
 		lock, err := lockFile(filepath.Join(dir, lockName), exclusive)
 		if err != nil && (!errors.Is(err, fs.ErrNotExist) || draft) { // a draft may not have its lock yet
 			continue
 		}
-		_ = removeTree(dir) // the next build tries again
+		// A build that keeps a tree holds its lock until the image's manifest is there.
+		if draft || !s.mayHaveUse(filepath.Base(dir)) {
+			_ = removeTree(dir) // the next build tries again
+		}
 		_ = lock.Close()
 	}
+}
+
+// mayHaveUse reports whether an image has a tree, or that is unknown.
+func (s *Store) mayHaveUse(digest string) bool {
+	n, err := s.countUses(digest)
+	return err != nil || n > 0
 }
 
 // MakeScratch returns a folder for files that don't belong to the tree.
@@ -89,8 +98,14 @@ func (d *Draft) CommitTree(ctx context.Context, m Manifest) (Manifest, error) {
 	before, _ := d.store.readManifest(m.Name) // empty if there is none
 	to := d.store.treePath(m.Digest)
 	if err := os.Rename(d.dir, to); err != nil {
-		if _, missing := os.Stat(filepath.Join(to, rootName)); missing != nil {
-			return m, fmt.Errorf("keep the tree of the image: %w", err)
+		// The tree is there already. Its lock keeps others from removing it.
+		lock, missing := lockFile(filepath.Join(to, lockName), shared)
+		if missing == nil {
+			defer lock.Close()
+			_, missing = os.Stat(filepath.Join(to, rootName))
+		}
+		if missing != nil {
+			return m, fmt.Errorf("keep the tree of the image: %w; build it again", err)
 		}
 	} else {
 		d.dir = ""
