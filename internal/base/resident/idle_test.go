@@ -1,24 +1,25 @@
 package resident
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-type countedReleases int
+type countedReleases struct{ n atomic.Int64 }
 
-func (c *countedReleases) ReleaseMemory() { *c++ }
+func (c *countedReleases) ReleaseMemory() { c.n.Add(1) }
 
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var released countedReleases
 		i := NewIdle(time.Second, &released)
-		expect := func(want countedReleases, when string) {
+		expect := func(want int64, when string) {
 			t.Helper()
 			synctest.Wait()
-			if released != want {
-				t.Errorf("%s: released %d times, want %d", when, released, want)
+			if n := released.n.Load(); n != want {
+				t.Errorf("%s: released %d times, want %d", when, n, want)
 			}
 		}
 		time.Sleep(time.Hour)
