@@ -2,8 +2,10 @@ package resident
 
 import (
 	"bytes"
+	"debug/elf"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -15,9 +17,14 @@ type Code struct{ ranges []addresses }
 // addresses is a range of addresses.
 type addresses struct{ start, end uintptr }
 
-// FindCode finds the program's code in memory. It needs /proc.
+// FindCode finds the program's code in memory. It needs /proc. It finds none of an executable that
+// doesn't depend on its position: its constants are changed when it starts.
 func FindCode() (Code, error) {
 	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return Code{}, fmt.Errorf("find the program's code: %w", err)
+	}
+	changed, err := findRelocations("/proc/self/exe")
 	if err != nil {
 		return Code{}, fmt.Errorf("find the program's code: %w", err)
 	}
@@ -27,11 +34,31 @@ func FindCode() (Code, error) {
 	}
 	var c Code
 	for line := range bytes.Lines(maps) {
-		if start, end, ok := parseReadOnly(line, program); ok {
+		start, end, ok := parseReadOnly(line, program)
+		if ok && !slices.ContainsFunc(changed, func(a addresses) bool { return start < a.end && a.start < end }) {
 			c.ranges = append(c.ranges, addresses{start, end})
 		}
 	}
 	return c, nil
+}
+
+// findRelocations returns where an executable has constants that its loader changes, and protects
+// afterwards. That is everywhere if it doesn't depend on its position.
+func findRelocations(path string) (out []addresses, err error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if f.Type != elf.ET_EXEC {
+		return []addresses{{0, ^uintptr(0)}}, nil
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_GNU_RELRO {
+			out = append(out, addresses{uintptr(p.Vaddr), uintptr(p.Vaddr + p.Memsz)})
+		}
+	}
+	return out, nil
 }
 
 // ReleasePages unmaps the pages of the code that are in memory. The kernel maps a page again at its

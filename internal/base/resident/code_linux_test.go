@@ -2,6 +2,7 @@ package resident
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,11 +34,37 @@ func TestReleaseCode(t *testing.T) {
 	if err != nil {
 		t.Fatalf("find the code: %v", err)
 	}
+	if len(code.ranges) == 0 {
+		t.Skip("this program doesn't have a fixed position")
+	}
 	if err := code.ReleasePages(); err != nil {
 		t.Fatalf("release the code: %v", err)
 	}
 	if after := countFile(t); after >= before {
 		t.Errorf("%d KiB of files are in memory after the release, %d KiB before, want less", after, before)
+	}
+}
+
+// TestFindRelocations checks programs with and without a fixed position.
+func TestFindRelocations(t *testing.T) {
+	header := func(kind byte) string {
+		b := make([]byte, 64)
+		copy(b, "\x7fELF\x02\x01\x01")
+		b[16], b[18], b[20], b[52], b[54], b[58] = kind, 62, 1, 64, 56, 64 // x86-64, version 1, sizes of headers
+		path := filepath.Join(t.TempDir(), "program")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatalf("write a program: %v", err)
+		}
+		return path
+	}
+	if all, err := findRelocations(header(2)); err != nil || len(all) != 0 {
+		t.Errorf("with a fixed position: %v, %v, want none", all, err)
+	}
+	if all, err := findRelocations(header(3)); err != nil || len(all) != 1 || all[0].start != 0 {
+		t.Errorf("without a fixed position: %v, %v, want everything", all, err)
+	}
+	if _, err := findRelocations(t.TempDir()); err == nil {
+		t.Error("a folder is a program, want an error")
 	}
 }
 
