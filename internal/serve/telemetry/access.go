@@ -12,8 +12,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/tracing"
 )
 
-// maxPath is the maximum length of a path in the access log.
-const maxPath = 200
+// Maximum lengths in the access log.
+const (
+	maxPath   = 200
+	maxMethod = 20
+)
 
 // ObserveRequests returns a handler that continues the traces that clients name in headers. If
 // access is true, it also logs each request: never its query, headers or body.
@@ -44,7 +47,8 @@ func logAccess(log *slog.Logger, r *http.Request, w *countedWriter, took time.Du
 	if len(path) > maxPath {
 		path = strings.ToValidUTF8(path[:maxPath], "") + "…"
 	}
-	log.LogAttrs(r.Context(), level, "request", slog.String("method", r.Method), slog.String("path", path),
+	method := r.Method[:min(len(r.Method), maxMethod)] // consists of ASCII characters
+	log.LogAttrs(r.Context(), level, "request", slog.String("method", method), slog.String("path", path),
 		slog.Int("status", w.status), slog.Int64("bytes", w.bytes), slog.Duration("took", took.Round(time.Microsecond)),
 		slog.String("from", r.RemoteAddr))
 }

@@ -33,6 +33,9 @@ func TestObserveRequests(t *testing.T) {
 	}))
 	for _, path := range []string{"/teapot?secretword", "/healthz", "/" + strings.Repeat("x", 500)} {
 		r := httptest.NewRequest(http.MethodGet, path, strings.NewReader("secretword"))
+		if len(path) > maxPath {
+			r.Method = strings.Repeat("M", 500)
+		}
 		r.Header.Set("Traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}

@@ -21,6 +21,10 @@ import (
 // closeTime is how long CloseTracer waits for the collector.
 const closeTime = 3 * time.Second
 
+// maxValue is the maximum length of an attribute. It bounds the memory of the spans that wait for a
+// slow collector.
+const maxValue = 1024
+
 // Config configures a Tracer.
 type Config struct {
 	URL     string            // of the collector, with its path: https://collector.example/v1/traces
@@ -40,7 +44,9 @@ type Tracer struct {
 
 // NewTracer returns a Tracer. It connects with the first spans.
 func NewTracer(cfg Config) *Tracer {
-	p := sdk.NewTracerProvider(
+	limits := sdk.NewSpanLimits()
+	limits.AttributeValueLengthLimit = maxValue
+	p := sdk.NewTracerProvider(sdk.WithRawSpanLimits(limits),
 		sdk.WithBatcher(newExporter(cfg), sdk.WithBatchTimeout(2*time.Second)),
 		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(cfg.Sample))),
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "biplane"),
