@@ -212,6 +212,34 @@ func TestReloadKeepsConnections(t *testing.T) {
 	}
 }
 
+// TestReloadRemovesFirst checks that a removed upstream is gone while a new one still connects.
+func TestReloadRemovesFirst(t *testing.T) {
+	p, slow := newPeer(t), newPeer(t)
+	connect := make(chan struct{})
+	inner := slow.Config.Handler
+	slow.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-connect
+		inner.ServeHTTP(w, r)
+	})
+	text := func(name, url string) string {
+		return "policy: open\nmode: direct\nstart_wait: 5m\nmcpServers:\n  " + name + ": { url: '" + url + "' }\n"
+	}
+	d, e := runEdited(t, text("old", p.URL))
+	changed := make(chan struct{})
+	go func() { defer close(changed); e.change(text("fresh", slow.URL)) }()
+	until(t, func() bool { _, err := d.Client().Tool(t.Context(), "old.echo"); return err != nil })
+	select {
+	case <-changed:
+		t.Error("the reload ended before the new upstream was connected")
+	default:
+	}
+	close(connect)
+	<-changed
+	if _, err := d.Client().Tool(t.Context(), "fresh.echo"); err != nil {
+		t.Errorf("after the reload: %v, want the new upstream's tool", err)
+	}
+}
+
 // connectListener connects a client that sends to news when the list of tools has changed.
 func connectListener(t *testing.T, d *daemon.Daemon, news chan<- struct{}) *mcp.ClientSession {
 	t.Helper()

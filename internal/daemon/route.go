@@ -163,9 +163,37 @@ func (r *sourceRunner) awaitEnd() {
 	r.work.Wait()
 }
 
-// replaceSources puts sources into use. New ones are connected first, for a bounded time,
-// while calls still reach their predecessors. A source that is left out ends after its last call.
+// removeSources ends the use of the sources whose names are not among those of next. They stop
+// after their last call.
+func (u *upstreams) removeSources(next []*source) {
+	var kept, removed []*source
+	for _, s := range u.listSources() {
+		if slices.ContainsFunc(next, func(n *source) bool { return n.up.Name() == s.up.Name() }) {
+			kept = append(kept, s)
+		} else {
+			removed = append(removed, s)
+		}
+	}
+	u.mu.Lock()
+	started := u.runner
+	u.sources.Store(&kept)
+	u.mu.Unlock()
+	for _, s := range removed {
+		u.removeTools(s.up.Name())
+		if started != nil {
+			started.retireSource(s)
+		}
+	}
+	if len(removed) > 0 {
+		u.observer.updateTools()
+		u.observer.updateOffers()
+	}
+}
+
+// replaceSources puts sources into use. Sources whose names are left out get no more calls at once.
+// New ones are connected first, for a bounded time, while calls still reach their predecessors.
 func (u *upstreams) replaceSources(ctx context.Context, next []*source, wait time.Duration) {
+	u.removeSources(next)
 	before := u.listSources()
 	u.mu.Lock()
 	started := u.runner
@@ -191,13 +219,7 @@ func (u *upstreams) replaceSources(ctx context.Context, next []*source, wait tim
 		u.update(s) // for those in use, too: the rules of definitions may have changed
 	}
 	for _, s := range before {
-		if slices.Contains(next, s) {
-			continue
-		}
-		if u.source(s.up.Name()) == nil {
-			u.removeTools(s.up.Name())
-		}
-		if started != nil {
+		if started != nil && !slices.Contains(next, s) {
 			started.retireSource(s)
 		}
 	}

@@ -433,6 +433,17 @@ func (u *upstreams) update(s *source) {
 		Offers: offers, Withheld: screening.withheld})
 	u.pins.publishNotices(name, &s.review, screening)
 	s.seen.mu.Unlock()
+	if now := u.source(name); now != s { // replaced meanwhile: the catalog may have its tools again
+		if now == nil {
+			u.removeTools(name)
+			return
+		}
+		now.seen.mu.Lock()
+		now.review.tools = nil // compare its names again
+		now.seen.mu.Unlock()
+		u.update(now)
+		return
+	}
 	for _, other := range screening.others { // their tools look like a new one, or no longer do
 		if o := u.source(other); o != nil {
 			u.update(o)
