@@ -37,7 +37,7 @@ type Mail struct {
 // DescribePlace returns the kind of the channel and its server.
 func (m *Mail) DescribePlace() string { return "smtp " + m.Server }
 
-// SendNotice sends a notice.
+// SendNotice sends a notice. ctx must end at some time.
 func (m *Mail) SendNotice(ctx context.Context, n *Notice) error {
 	c, err := m.dialServer(ctx)
 	if err != nil {
@@ -65,11 +65,9 @@ func (m *Mail) dialServer(ctx context.Context) (_ *smtp.Client, err error) {
 			conn.Close()
 		}
 	}()
-	if end, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(end); err != nil {
-			return nil, err
-		}
-	}
+	// SendNotice must end with ctx, whatever the server does. The caller cancels it in any case.
+	raw := conn
+	context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) }) // it may be closed by now
 	secure := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, RootCAs: m.Roots}
 	if m.TLS == Implicit {
 		conn = tls.Client(conn, secure)

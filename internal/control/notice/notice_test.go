@@ -262,6 +262,28 @@ func TestMail(t *testing.T) {
 	}
 }
 
+// TestMailStops checks that a mail server that never answers doesn't keep Biplane from closing.
+func TestMailStops(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("net.Listen: %v", err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		conn, err := l.Accept()
+		cancel()
+		if err == nil {
+			defer conn.Close()
+			_, _ = io.Copy(io.Discard, conn) // until the client closes it
+		}
+	}()
+	m := &notice.Mail{Server: l.Addr().String(), From: "b@example.com", To: []string{"o@example.com"}}
+	if err := m.SendNotice(ctx, sample()); err == nil {
+		t.Error("SendNotice to a server that never answers: no error")
+	}
+}
+
 // A fake channel fails as often as told, then sends to a Go channel.
 type recorder struct {
 	fails int // guarded by the only goroutine that sends
