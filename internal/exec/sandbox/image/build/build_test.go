@@ -113,6 +113,21 @@ func TestOCILayout(t *testing.T) {
 	}
 }
 
+// TestArchiveWithLinks checks that an archive can't have files of the host read by links.
+func TestArchiveWithLinks(t *testing.T) {
+	host := writeLayout(t, runtime.GOARCH)
+	file := filepath.Join(t.TempDir(), "image.tar")
+	b := archive(t, link("index.json", filepath.Join(host, "index.json")), link("blobs", filepath.Join(host, "blobs")),
+		link("oci-layout", filepath.Join(host, "oci-layout"))).Bytes()
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatalf("write an archive: %v", err)
+	}
+	s := image.NewStore(image.Config{Folder: t.TempDir()})
+	if m, err := BuildImage(t.Context(), s, "own", image.Description{OCI: file}, func(string) {}); err == nil {
+		t.Errorf("an image was built of the host's files: %+v", m)
+	}
+}
+
 // TestDamagedLayout checks that layers with other content than the image says are refused.
 func TestDamagedLayout(t *testing.T) {
 	s := image.NewStore(image.Config{Folder: t.TempDir()})

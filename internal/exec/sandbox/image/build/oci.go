@@ -105,6 +105,10 @@ func (j *job) openOCI(ctx context.Context) (v1.Image, error) {
 			return img, nil
 		}
 	}
+	if info, err := os.Stat(filepath.Join(dir, "index.json")); err == nil && info.Size() > maxIndexBytes {
+		return nil, tool.Errorf(tool.Limit, "%s: its index.json has %s, at most %s are read", j.d.OCI,
+			text.Size(info.Size()), text.Size(int64(maxIndexBytes)))
+	}
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return nil, tool.Errorf(tool.Invalid, "%s is no OCI layout: %w", j.d.OCI, err)
@@ -135,12 +139,15 @@ func (j *job) unpackArchive(ctx context.Context) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
+	x.noLinks = true // this process reads the files: a link would lead to those of the host
 	defer func() { err = errors.Join(err, x.root.Close()) }()
 	return dir, x.extractTar(ctx, f)
 }
 
-// maxIndexes is how many indexes may be nested.
-const maxIndexes = 4
+const (
+	maxIndexes    = 4        // indexes that are nested
+	maxIndexBytes = 16 << 20 // of index.json
+)
 
 // chooseImage returns the first image of an index that is for this host.
 func chooseImage(index v1.ImageIndex, depth int) (v1.Image, error) {
