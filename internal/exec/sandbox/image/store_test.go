@@ -92,6 +92,17 @@ func TestVolumes(t *testing.T) {
 	if _, err := s.MountPath(m, "ann", user); err != nil {
 		t.Errorf("a full volume for reading: %v", err)
 	}
+	if os.Geteuid() == 0 {
+		return // root can read all folders
+	}
+	m.ReadOnly = false
+	hidden := filepath.Join(ann, "hidden")
+	if err := errors.Join(os.Remove(filepath.Join(ann, "file")), os.Mkdir(hidden, 0)); err != nil {
+		t.Fatalf("protect a folder of the volume: %v", err)
+	}
+	if _, err := s.MountPath(m, "ann", user); err == nil {
+		t.Errorf("a volume whose size is unknown: no error")
+	}
 }
 
 // TestTargets checks where folders and volumes can be mounted.

@@ -65,9 +65,13 @@ func CheckVolume(m Mount, dir string) error {
 	}
 	var bytes int64
 	files := 0
-	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrPermission) { // its content would not count
+			return tool.Errorf(tool.Conflict, "its size is unknown, because a program has protected %s: change its "+
+				"rights (chmod u+rwx)", path)
+		}
 		if err != nil {
-			return nil // it was removed meanwhile, or its owner protects it from this process
+			return nil // it was removed meanwhile
 		}
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
 			bytes += info.Size()
