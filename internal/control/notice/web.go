@@ -191,7 +191,8 @@ func postJSON(ctx context.Context, c *http.Client, name, address string, body []
 	for k, v := range header {
 		req.Header.Set(k, v)
 	}
-	own := http.Client{Transport: http.DefaultTransport}
+	// Without a proxy, whatever the environment says. Notices are too rare to keep connections.
+	own := http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true}}
 	if c != nil {
 		own = *c
 	}
@@ -205,7 +206,7 @@ func postJSON(ctx context.Context, c *http.Client, name, address string, body []
 		return tool.Errorf(tool.Unavailable, "%s: %v", name, err)
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, answerBytes)) // so that the connection can be reused
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, answerBytes)) // a cut connection may look like a failure
 	return checkStatus(name, resp)
 }
 
