@@ -29,6 +29,8 @@ type policies struct {
 	gate   atomic.Pointer[gateway.Gateway]
 	engine atomic.Pointer[policy.Engine]
 
+	looked string // version or error of the files at the last look of watchFolder
+
 	mu      sync.Mutex
 	problem string // why the newest files are not in force; may be empty
 }
@@ -118,6 +120,27 @@ func (p *policies) state() (e *policy.Engine, problem string) {
 	return p.engine.Load(), p.problem
 }
 
+// watchFolder is reloadFolder, once the files were the same at two looks: an editor that is writing
+// them may have removed one, or emptied it.
+func (p *policies) watchFolder(ctx context.Context) {
+	s := p.settings.Load()
+	if s.PolicyDir == "" {
+		return
+	}
+	e, err := s.Engine()
+	now := ""
+	if err != nil {
+		now = err.Error()
+	} else {
+		now = e.Version()
+	}
+	if now != p.looked {
+		p.looked = now
+		return
+	}
+	p.applyFolder(ctx, e, err)
+}
+
 // reloadFolder puts the current policies of the folder into force, if there is one. Invalid files
 // are ignored.
 func (p *policies) reloadFolder(ctx context.Context) {
@@ -126,6 +149,11 @@ func (p *policies) reloadFolder(ctx context.Context) {
 		return
 	}
 	e, err := s.Engine()
+	p.applyFolder(ctx, e, err)
+}
+
+// applyFolder puts policies into force, or reports the error why they can't be.
+func (p *policies) applyFolder(ctx context.Context, e *policy.Engine, err error) {
 	if err == nil && e.Version() != p.engine.Load().Version() {
 		if err = p.setEngine(e); err == nil {
 			p.log.Info("policies have changed", "policy", e.Name(), "policies", e.Len(), "version", e.Version())

@@ -142,6 +142,25 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 	}
 }
 
+// TestPoliciesOfAnOpenEditor checks that a file counts only when it was the same at two looks.
+func TestPoliciesOfAnOpenEditor(t *testing.T) {
+	s := newShop(t, everything)
+	s.policies.watchFolder(t.Context())
+	for _, text := range []string{"", readsOnly, everything} { // an editor empties the file, and writes it
+		s.write(t, text)
+		s.policies.watchFolder(t.Context())
+		if err := s.call("shop.put", tool.Principal{}); err != nil {
+			t.Errorf("after one look at %q: %v, want the previous policies", text, err)
+		}
+	}
+	s.write(t, readsOnly)
+	s.policies.watchFolder(t.Context())
+	s.policies.watchFolder(t.Context())
+	if s.call("shop.put", tool.Principal{}) == nil {
+		t.Error("after two looks the new policies are not in force")
+	}
+}
+
 // TestTurnsOutliveAReload checks that successive gateways share the queue of large work.
 func TestTurnsOutliveAReload(t *testing.T) {
 	s := newShop(t, everything)

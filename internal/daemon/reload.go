@@ -58,11 +58,21 @@ type fileState struct {
 	size  int64
 	moved time.Time
 	mode  os.FileMode
+	info  os.FileInfo // nil: there is no file
+}
+
+// isSame reports whether two states are of the same version of a file. A file that was moved to its
+// place may have the same size and time.
+func (s fileState) isSame(other fileState) bool {
+	if s.info == nil || other.info == nil {
+		return s.info == other.info
+	}
+	return s.size == other.size && s.moved.Equal(other.moved) && s.mode == other.mode && os.SameFile(s.info, other.info)
 }
 
 func statFile(path string) (s fileState) {
 	if info, err := os.Stat(path); err == nil {
-		s = fileState{info.Size(), info.ModTime(), info.Mode()}
+		s = fileState{info.Size(), info.ModTime(), info.Mode(), info}
 	}
 	return s
 }
@@ -92,9 +102,9 @@ func (r *reloader) watchFiles(ctx context.Context) {
 			read = statFile(file)
 			r.reloadSettings(ctx)
 		case <-tick.C:
-			r.d.policies.reloadFolder(ctx)
+			r.d.policies.watchFolder(ctx)
 			now := statFile(file)
-			if file != "" && now == seen && now != read {
+			if file != "" && now.isSame(seen) && !now.isSame(read) {
 				read = now
 				r.reloadSettings(ctx)
 			}
