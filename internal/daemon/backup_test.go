@@ -104,6 +104,36 @@ func TestRestoreEndsExecutions(t *testing.T) {
 	p.booked(t)
 }
 
+// TestRestoreEndsApprovals checks that an approval that no call had used at the time of the backup
+// permits none in the restored folder: the call may have been made since.
+func TestRestoreEndsApprovals(t *testing.T) {
+	dir, out, k := t.TempDir(), t.TempDir(), backupKey(t)
+	d, p, stop := runTill(t, dir, "mode: direct\n"+mayDecide)
+	raw(t, d, approverKey(t, d), "till_put", `{"n":1}`, "")
+	asked := pending(t, d, 1)[0]
+	yes := api.Decision{Approve: true, Digest: asked.Digest}
+	if _, err := d.Client().Decide(t.Context(), asked.ID, yes); err != nil {
+		t.Fatalf("Decide: %v", err)
+	}
+	point, err := d.Client().Checkpoint(t.Context())
+	if err != nil {
+		t.Fatalf("Checkpoint: %v", err)
+	}
+	file := filepath.Join(out, "a.backup")
+	if _, err := daemon.WriteBackup(t.Context(), dir, file, "test", point.Checkpoint, k.Recipient()); err != nil {
+		t.Fatalf("WriteBackup: %v", err)
+	}
+	stop()
+	c := daemon.Config{DataDir: filepath.Join(out, "data"), Version: "test"}
+	if _, err := daemon.RestoreBackup(t.Context(), c, file, k); err != nil {
+		t.Fatalf("RestoreBackup: %v", err)
+	}
+	r, err := again(t, c.DataDir, p).Client().Approval(t.Context(), asked.ID)
+	if err != nil || r.State != "withdrawn" {
+		t.Errorf("after the restore: %+v, %v, want a withdrawn request", r, err)
+	}
+}
+
 // TestDamagedBackup checks that nothing is restored from a damaged file, or with another key.
 func TestDamagedBackup(t *testing.T) {
 	dir, out, k := t.TempDir(), t.TempDir(), backupKey(t)

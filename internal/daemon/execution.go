@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/audit"
@@ -18,6 +19,9 @@ func (d *Daemon) recover(ctx context.Context) {
 	}
 	d.life.resumed.Do(func() {
 		err := d.executor.Recover(ctx)
+		if isRestored(d.cfg.DataDir) {
+			err = errors.Join(err, d.approvals.WithdrawApprovals(ctx))
+		}
 		if err == nil {
 			err = endRestoration(d.cfg.DataDir)
 		}

@@ -328,6 +328,30 @@ func (g *Gate) abandonCall(ctx context.Context, r *Request, err error) error {
 
 const programEnded = "the waiting program has ended"
 
+// WithdrawApprovals withdraws the approvals of calls from outside programs that have not been used.
+// In a data folder that was restored from a backup, they may have been used after it was made.
+func (g *Gate) WithdrawApprovals(ctx context.Context) error {
+	if g.cfg.Store == nil {
+		return nil
+	}
+	q := Query{States: []State{Approved}, Limit: 1000}
+	for {
+		all, err := g.cfg.Store.List(ctx, q)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		for i := range all {
+			if all[i].Execution != "" {
+				continue
+			}
+			if err := g.withdraw(ctx, all[i].ID, "the data folder was restored from a backup"); err != nil {
+				return err
+			}
+		}
+		q.Before = all[len(all)-1].ID
+	}
+}
+
 // WithdrawAll withdraws the requests of an execution that no call has used, since nothing waits for
 // them.
 func (g *Gate) WithdrawAll(ctx context.Context, execution string) error {

@@ -36,6 +36,9 @@ func (x *Executor) Recover(ctx context.Context) error {
 	for i := range open {
 		errs = append(errs, x.recoverExecution(ctx, &open[i]))
 	}
+	if x.cfg.Copied { // the caller forgets that it is a copy: what ended must not be resumed then
+		errs = append(errs, x.unwritten.awaitWrites())
+	}
 	return errors.Join(errs...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // maxUnwritten is the maximum number of ended executions whose journals are not yet checked for
@@ -53,6 +54,18 @@ func (u *unwritten) amendAll() {
 	u.logs = nil
 	u.mu.Unlock()
 	u.amend(due)
+}
+
+// awaitWrites is like amendAll, and returns an error if a journal can't be written at the moment.
+func (u *unwritten) awaitWrites() error {
+	u.amendAll()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if n := len(u.logs); n > 0 {
+		return tool.Errorf(tool.Unavailable, "the ends of %d executions can't be written: look at the data folder's "+
+			"disk", n)
+	}
+	return nil
 }
 
 // amend checks journals. It keeps the ones that still can't be written.
