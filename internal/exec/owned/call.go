@@ -63,8 +63,13 @@ func (s *Sandboxes) CallTool(ctx context.Context, c *tool.Call) (*tool.Result, e
 	return s.carryOut(ctx, c, a.Sandbox, name, q, a.Input)
 }
 
-// inSeconds converts a number of seconds.
-func inSeconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+// longest bounds times: a larger number of seconds would not fit in a time.Duration.
+const longest = 100 * 365 * 24 * time.Hour
+
+// inSeconds converts a number of seconds, at most longest.
+func inSeconds(n float64) time.Duration {
+	return time.Duration(max(-1, min(n, longest.Seconds())) * float64(time.Second))
+}
 
 // answerWith returns a value as the result of a call.
 func answerWith[T any](v T, err error) (*tool.Result, error) {
@@ -164,7 +169,7 @@ func (s *Sandboxes) carryOut(ctx context.Context, c *tool.Call, name, op string,
 	}
 	defer h.endUse()
 	o := c.Observe()
-	if err := o.OnLabels(h.listLabels()); err != nil {
+	if err := h.passLabels(o); err != nil {
 		return nil, err
 	}
 	if h.wake.From != Running && h.wake.From != Idle {
@@ -175,13 +180,16 @@ func (s *Sandboxes) carryOut(ctx context.Context, c *tool.Call, name, op string,
 			return nil, err
 		}
 	}
-	guarded, stop := context.WithCancel(ctx)
-	defer stop()
-	go h.guardFiles(guarded)
 	if op == "run" {
 		return h.runCommand(ctx, q, input, o)
 	}
+	if op == "remove" {
+		defer h.beginRemoving()()
+	}
 	r, err := service.AskAgent(ctx, h.machine, q)
+	if lerr := h.passLabels(o); lerr != nil {
+		return nil, lerr
+	}
 	if err != nil {
 		return nil, h.explainFailure(err)
 	}

@@ -106,6 +106,8 @@ type Config struct {
 	Log    *slog.Logger
 	Clock  *wallclock.Clock // nil: the system's
 	Host   Host             // nil: this system
+	// MeasureEach is the time between two measurements of a running sandbox's files; default 2 s.
+	MeasureEach time.Duration
 }
 
 // Sandboxes are the sandboxes of all principals. They are safe for concurrent use.
@@ -117,7 +119,7 @@ type Sandboxes struct {
 	loaded bool
 	by     map[string]*box // by ID
 	closed bool
-	moves  sync.WaitGroup // changes of state in the background
+	guards sync.WaitGroup // of the files of running sandboxes
 }
 
 // NewSandboxes returns Sandboxes. It reads and starts nothing.
@@ -126,6 +128,7 @@ func NewSandboxes(cfg Config) *Sandboxes {
 	if cfg.Host == nil {
 		cfg.Host = system{}
 	}
+	setDefault(&cfg.MeasureEach, 2*time.Second)
 	return &Sandboxes{cfg: cfg, by: map[string]*box{}, kick: make(chan struct{}, 1)}
 }
 
@@ -207,13 +210,14 @@ func (s *Sandboxes) CreateSandbox(ctx context.Context, p tool.Principal, labels 
 	}
 	err := os.MkdirAll(s.folderOf(r.ID), 0o700)
 	if err == nil {
-		err = s.cfg.Store.SaveSandbox(ctx, &r)
+		err = s.saveRecord(ctx, b)
 	}
 	if err != nil {
 		s.mu.Lock()
+		b.removed = true
 		delete(s.by, r.ID)
 		s.mu.Unlock()
-		return nil, errors.Join(err, os.RemoveAll(s.folderOf(r.ID)))
+		return nil, errors.Join(err, removeFolder(s.folderOf(r.ID)))
 	}
 	s.wakeKeeper()
 	return s.describeBox(b), nil
@@ -319,17 +323,32 @@ func (s *Sandboxes) EndSandbox(ctx context.Context, p tool.Principal, name strin
 	return b.rec.ID, s.removeBox(ctx, b)
 }
 
-// removeBox ends a sandbox, and removes its files and its record.
+// removeBox ends a sandbox, and removes its files, then its record. So after a crash or a failure,
+// the sandbox is still there, and can be ended again.
 func (s *Sandboxes) removeBox(ctx context.Context, b *box) error {
 	ctx = context.WithoutCancel(ctx)
-	if err := s.cfg.Store.DropSandbox(ctx, b.rec.ID); err != nil {
-		return err
-	}
 	s.mu.Lock()
-	delete(s.by, b.rec.ID)
+	if b.removed {
+		s.mu.Unlock()
+		return nil // it is being removed
+	}
 	b.removed = true
+	delete(s.by, b.rec.ID)
 	m := b.machine
 	s.mu.Unlock()
+	err := s.removeParts(ctx, b, m)
+	if err == nil {
+		return nil
+	}
+	s.mu.Lock()
+	b.removed = false
+	s.by[b.rec.ID] = b
+	s.mu.Unlock()
+	return fmt.Errorf("end a sandbox: %w", err)
+}
+
+// removeParts ends a sandbox's processes, and removes its files and its record.
+func (s *Sandboxes) removeParts(ctx context.Context, b *box, m sandbox.Machine) error {
 	if m != nil { // also ends the operations under way
 		if err := m.Close(); err != nil {
 			return err
@@ -340,14 +359,18 @@ func (s *Sandboxes) removeBox(ctx context.Context, b *box) error {
 	s.mu.Lock()
 	m, b.machine = b.machine, nil
 	s.mu.Unlock()
-	var err error
 	if m != nil {
-		err = m.Close()
+		if err := m.Close(); err != nil {
+			return err
+		}
+		<-m.EndSignal() // someone else may be closing it
 	}
-	if err = errors.Join(err, os.RemoveAll(s.folderOf(b.rec.ID))); err != nil {
-		return fmt.Errorf("end a sandbox: %w", err)
+	if err := removeFolder(s.folderOf(b.rec.ID)); err != nil {
+		return err
 	}
-	return nil
+	b.saving.Lock()
+	defer b.saving.Unlock()
+	return s.cfg.Store.DropSandbox(ctx, b.rec.ID)
 }
 
 // CloseAll ends the processes of all sandboxes. Their files are kept.
@@ -365,8 +388,19 @@ func (s *Sandboxes) CloseAll() error {
 	for _, m := range all {
 		errs = append(errs, m.Close())
 	}
-	s.moves.Wait()
+	s.guards.Wait()
 	return errors.Join(errs...)
+}
+
+// FindSandbox returns the ID of a principal's sandbox.
+func (s *Sandboxes) FindSandbox(ctx context.Context, p tool.Principal, name string) (id string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, err := s.findBox(ctx, p, name)
+	if err != nil {
+		return "", err
+	}
+	return b.rec.ID, nil
 }
 
 // HasSandbox reports whether there is a sandbox with an ID, of whichever principal.

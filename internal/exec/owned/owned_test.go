@@ -29,7 +29,13 @@ type rig struct {
 	available int64 // memory of the host
 }
 
+// newRig returns a rig in which files are only measured before commands.
 func newRig(t *testing.T, l owned.Limits) *rig {
+	t.Helper()
+	return newMeasuringRig(t, l, time.Hour)
+}
+
+func newMeasuringRig(t *testing.T, l owned.Limits, measureEach time.Duration) *rig {
 	t.Helper()
 	d, err := process.New(process.Config{})
 	if err != nil {
@@ -56,7 +62,7 @@ func newRig(t *testing.T, l owned.Limits) *rig {
 	}
 	log := slog.New(slog.DiscardHandler)
 	r.Sandboxes = owned.NewSandboxes(owned.Config{Driver: d, Dir: r.dir, Store: db.OpenSandboxes(key, log), Limits: l,
-		Log: log, Clock: r.clock, Host: r})
+		Log: log, Clock: r.clock, Host: r, MeasureEach: measureEach})
 	t.Cleanup(func() {
 		if err := r.CloseAll(); err != nil {
 			t.Errorf("CloseAll: %v", err)
@@ -305,5 +311,42 @@ func TestLinks(t *testing.T) {
 	r.mustCall("end", map[string]any{"sandbox": "a"})
 	if _, err := os.Stat(outside); err != nil {
 		t.Errorf("a file outside of an ended sandbox: %v", err)
+	}
+}
+
+// TestGuard checks that a background process can't exceed the limit of files, and that a folder
+// that can't be read counts.
+func TestGuard(t *testing.T) {
+	r := newMeasuringRig(t, owned.Limits{Disk: 4 << 20}, time.Millisecond)
+	r.mustCall("create", map[string]any{"name": "a"})
+	r.mustCall("run", map[string]any{"sandbox": "a", "command": "mkdir -m 300 hidden"})
+	_, err := r.call("ann", "start", map[string]any{"sandbox": "a",
+		"command": "head -c 5000000 /dev/zero > hidden/big; sleep 1000"})
+	if err == nil {
+		_, err = r.call("ann", "logs", map[string]any{"sandbox": "a", "process": 1, "wait_seconds": 60})
+	}
+	if tool.AsError(err).Kind != tool.Limit || !strings.Contains(err.Error(), "files exceed") {
+		t.Errorf("after too many bytes: %v", err)
+	}
+}
+
+// TestHugeTime checks that a time that fits in no duration is no way around the limit.
+func TestHugeTime(t *testing.T) {
+	r := newRig(t, owned.Limits{RunTime: time.Millisecond})
+	r.mustCall("create", map[string]any{"name": "a", "ttl_seconds": 1e300})
+	v := r.mustCall("run", map[string]any{"sandbox": "a", "command": "sleep 1000", "timeout_seconds": 1e300})
+	if exit := v["exit"].(map[string]any); exit["timed_out"] != true {
+		t.Errorf("exit: %v", exit)
+	}
+}
+
+// TestProtectedFolder checks that a sandbox can be ended with folders that can't be changed.
+func TestProtectedFolder(t *testing.T) {
+	r := newRig(t, owned.Limits{})
+	r.mustCall("create", map[string]any{"name": "a"})
+	r.mustCall("run", map[string]any{"sandbox": "a", "command": "mkdir -p d/e; touch d/e/f; chmod 0 d/e d"})
+	r.mustCall("end", map[string]any{"sandbox": "a"})
+	if left, err := filepath.Glob(filepath.Join(r.dir, "*")); err != nil || len(left) != 0 {
+		t.Errorf("left over: %v, %v", left, err)
 	}
 }

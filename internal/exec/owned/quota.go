@@ -1,19 +1,18 @@
 package owned
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// measureEach is the shortest time between two measurements of a sandbox that is in use.
-const measureEach = 2 * time.Second
+// maxSpared is the number of measurements that are left out in a row while files are removed.
+const maxSpared = 10
 
 // A usage is how much a sandbox's files occupy.
 type usage struct {
@@ -33,8 +32,14 @@ func measureFolder(dir string, l Limits) (u usage, err error) {
 	}
 	defer root.Close()
 	err = fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
-		if err != nil || path == "." {
+		if err != nil {
 			return nil // removed meanwhile
+		}
+		if info, err := e.Info(); err == nil && e.IsDir() && info.Mode()&0o500 != 0o500 {
+			_ = root.Chmod(path, info.Mode().Perm()|0o500) // or its files would not count
+		}
+		if path == "." {
+			return nil
 		}
 		u.files++
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
@@ -67,23 +72,54 @@ func (s *Sandboxes) measureBox(b *box) error {
 	return nil
 }
 
-// guardFiles measures the files of a sandbox while an operation is under way. If they exceed a
-// limit, it ends the sandbox's processes. It returns when ctx is done.
-func (h *hold) guardFiles(ctx context.Context) {
-	wait := measureEach
+// guardFiles measures the files of a sandbox while its processes run, also those in the background.
+// If the files exceed a limit, it ends the processes. It returns when they have ended.
+func (s *Sandboxes) guardFiles(b *box, m sandbox.Machine) {
+	wait, spared := s.cfg.MeasureEach, 0
 	for {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-ctx.Done():
+		case <-m.EndSignal():
 			timer.Stop()
 			return
 		}
+		s.mu.Lock()
+		frozen, removes := b.frozen, b.removes > 0
+		s.mu.Unlock()
+		switch {
+		case frozen:
+			continue
+		case removes && spared < maxSpared:
+			spared++
+			continue
+		}
+		spared = 0
 		began := time.Now()
-		if err := h.all.measureBox(h.box); err != nil && tool.AsError(err).Kind == tool.Limit {
-			h.all.dropMachine(h.box, h.machine, fmt.Sprintf("its files exceeded a limit: %s", tool.AsError(err).Msg))
+		if err := s.measureBox(b); err != nil && tool.AsError(err).Kind == tool.Limit {
+			s.dropMachine(b, m, "its files exceeded a limit: "+tool.AsError(err).Msg)
 			return
 		}
-		wait = max(measureEach, 10*time.Since(began))
+		wait = max(s.cfg.MeasureEach, 10*time.Since(began))
 	}
+}
+
+// removeFolder removes a folder of a sandbox that has ended, also folders in it that its programs
+// protected against that.
+func removeFolder(dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	err = fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
+		if e != nil && e.IsDir() && err == nil {
+			return root.Chmod(path, 0o700) // before it is read
+		}
+		return err
+	})
+	return errors.Join(err, root.Close(), os.RemoveAll(dir))
 }

@@ -27,7 +27,7 @@ type output struct {
 
 // A transcript collects the output of a command, and passes it on.
 type transcript struct {
-	ctx  context.Context // of the call
+	hold *hold
 	o    tool.Observer
 	out  excerpt
 	errs excerpt
@@ -36,7 +36,7 @@ type transcript struct {
 }
 
 // AcceptOutput implements service.Output.
-func (t *transcript) AcceptOutput(errs bool, p []byte) error {
+func (t *transcript) AcceptOutput(ctx context.Context, errs bool, p []byte) error {
 	if t.sum += int64(len(p)); t.sum > maxOutput {
 		return tool.Errorf(tool.Limit, "the command wrote more than %s, and was ended: write into a file",
 			text.Size(maxOutput))
@@ -50,19 +50,22 @@ func (t *transcript) AcceptOutput(errs bool, p []byte) error {
 		all := append(t.rest[i], p...)
 		n := completeLength(all)
 		t.rest[i] = append([]byte(nil), all[n:]...)
-		return t.passOn(errs, all[:n])
+		return t.passOn(ctx, errs, all[:n])
 	}
 	return nil
 }
 
 // passOn passes output to the caller while the command runs.
-func (t *transcript) passOn(errs bool, p []byte) error {
+func (t *transcript) passOn(ctx context.Context, errs bool, p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}
+	if err := t.hold.passLabels(t.o); err != nil {
+		return err
+	}
 	line := strings.ToValidUTF8(string(p), "\uFFFD")
 	if t.o.WantsProgress() {
-		t.o.OnProgress(t.ctx, tool.Progress{Done: float64(t.sum), Message: line})
+		t.o.OnProgress(ctx, tool.Progress{Done: float64(t.sum), Message: line})
 	}
 	if !t.o.WantsLogs() {
 		return nil
@@ -77,17 +80,17 @@ func (t *transcript) passOn(errs bool, p []byte) error {
 		Data   string `json:"data"`
 	}{"info", name, line})
 	if err == nil {
-		t.o.OnLog(t.ctx, tool.Log{Level: "info", Raw: raw})
+		t.o.OnLog(ctx, tool.Log{Level: "info", Raw: raw})
 	}
 	return err
 }
 
 // flushRest passes on what is left of incomplete characters.
-func (t *transcript) flushRest() error {
-	if err := t.passOn(false, t.rest[0]); err != nil {
+func (t *transcript) flushRest(ctx context.Context) error {
+	if err := t.passOn(ctx, false, t.rest[0]); err != nil {
 		return err
 	}
-	return t.passOn(true, t.rest[1])
+	return t.passOn(ctx, true, t.rest[1])
 }
 
 // completeLength returns the length of p without an incomplete character at its end.
@@ -133,19 +136,22 @@ func (e *excerpt) readText() string {
 // runCommand runs a command to its end.
 func (h *hold) runCommand(ctx context.Context, q *service.Request, input string, o tool.Observer) (*tool.Result,
 	error) {
-	t := &transcript{ctx: ctx, o: o}
+	t := &transcript{hold: h, o: o}
 	var in io.Reader
 	if q.Input {
 		in = strings.NewReader(input)
 	}
 	r, err := service.RunCommand(ctx, h.machine, q, in, t)
+	if lerr := h.passLabels(o); lerr != nil {
+		return nil, lerr
+	}
 	if err != nil {
 		return nil, h.explainFailure(err)
 	}
 	if r.Exit == nil {
 		return nil, tool.Errorf(tool.Internal, "the sandbox did not say how the command ended")
 	}
-	if err := t.flushRest(); err != nil {
+	if err := t.flushRest(ctx); err != nil {
 		return nil, err
 	}
 	v := &output{Out: t.out.readText(), Err: t.errs.readText(), Omitted: t.out.omitted + t.errs.omitted, Exit: r.Exit}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
@@ -42,11 +43,28 @@ type box struct {
 	lacks   string    // what the host lacks to take back memory
 	users   int       // operations under way
 	since   time.Time // start of the idle time
+	starts  bool      // its processes are starting
 	removed bool
+	removes int   // operations under way that remove files
 	used    usage // of files
+
+	saving sync.Mutex // while the record is stored or dropped, so that the newest is last
 }
 
 func newBox(r Record) *box { return &box{rec: r, turn: make(chan struct{}, 1), since: r.Used} }
+
+// saveRecord stores the record of a sandbox, unless it was removed.
+func (s *Sandboxes) saveRecord(ctx context.Context, b *box) error {
+	b.saving.Lock()
+	defer b.saving.Unlock()
+	s.mu.Lock()
+	r, removed := b.rec, b.removed
+	s.mu.Unlock()
+	if removed {
+		return nil
+	}
+	return s.cfg.Store.SaveSandbox(ctx, &r)
+}
 
 // currentState returns the state of the processes. Sandboxes.mu is held.
 func (b *box) currentState() State {
@@ -100,6 +118,7 @@ type hold struct {
 	all     *Sandboxes
 	machine sandbox.Machine
 	wake    Wake
+	passed  int // labels that were passed to the caller
 }
 
 // useBox wakes a principal's sandbox. The caller calls endUse. labels are those of the caller's
@@ -133,19 +152,38 @@ func (s *Sandboxes) keepLabels(ctx context.Context, b *box, labels []string) err
 	joined := tool.JoinLabels(b.rec.Labels, labels)
 	changed := len(joined) != len(b.rec.Labels)
 	b.rec.Labels = joined
-	r := b.rec
 	s.mu.Unlock()
 	if !changed {
 		return nil
 	}
-	return s.cfg.Store.SaveSandbox(ctx, &r)
+	return s.saveRecord(ctx, b)
 }
 
-// listLabels returns the labels of a sandbox.
-func (h *hold) listLabels() []string {
+// passLabels passes the sandbox's labels to the caller, before any output that may have them. They
+// grow while an operation is under way, if another one brings data with labels.
+func (h *hold) passLabels(o tool.Observer) error {
 	h.all.mu.Lock()
-	defer h.all.mu.Unlock()
-	return h.rec.Labels
+	labels := h.rec.Labels
+	h.all.mu.Unlock()
+	if len(labels) == h.passed {
+		return nil
+	}
+	if err := o.OnLabels(labels); err != nil {
+		return err
+	}
+	h.passed = len(labels)
+	return nil
+}
+
+// beginRemoving notes that files are being removed, until end is called.
+func (h *hold) beginRemoving() (end func()) {
+	count := func(n int) {
+		h.all.mu.Lock()
+		defer h.all.mu.Unlock()
+		h.removes += n
+	}
+	count(1)
+	return func() { count(-1) }
 }
 
 // wakeBox starts or thaws the processes.
@@ -199,6 +237,11 @@ func (s *Sandboxes) startMachine(ctx context.Context, b *box) (sandbox.Machine, 
 	if err := s.makeRoom(b); err != nil {
 		return nil, err
 	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		b.starts = false
+	}()
 	m, err := s.cfg.Driver.CreateMachine(ctx, sandbox.MachineSpec{Folder: s.folderOf(b.rec.ID), Owner: b.rec.Owner,
 		Image: b.rec.Image, Memory: b.rec.Memory, Processes: s.cfg.Limits.Processes})
 	if err != nil {
@@ -208,6 +251,7 @@ func (s *Sandboxes) startMachine(ctx context.Context, b *box) (sandbox.Machine, 
 	gone := s.closed || b.removed
 	if !gone {
 		b.machine = m
+		s.guards.Go(func() { s.guardFiles(b, m) })
 	}
 	s.mu.Unlock()
 	if gone {
@@ -221,6 +265,11 @@ func (s *Sandboxes) startMachine(ctx context.Context, b *box) (sandbox.Machine, 
 
 // dropMachine closes processes that have ended, or ends them, and notes why.
 func (s *Sandboxes) dropMachine(b *box, m sandbox.Machine, why string) {
+	s.mu.Lock()
+	if b.machine == m {
+		b.why = why // before operations under way notice the end
+	}
+	s.mu.Unlock()
 	if err := m.Close(); err != nil {
 		s.cfg.Log.Warn("sandbox not closed", "sandbox", b.rec.ID, "error", err)
 	}
@@ -232,14 +281,14 @@ func (s *Sandboxes) dropMachine(b *box, m sandbox.Machine, why string) {
 }
 
 // makeRoom ends the processes of idle sandboxes until the processes of b may start. The principal
-// with the most loses one first. b's turn is held.
+// with the most loses one first. b has its place until it no longer starts. b's turn is held.
 func (s *Sandboxes) makeRoom(b *box) error {
 	l := s.cfg.Limits
 	for {
 		s.mu.Lock()
 		all, own := 0, 0
 		for _, o := range s.by {
-			if o.machine != nil {
+			if o.machine != nil || o.starts {
 				all++
 				if o.rec.Owner == b.rec.Owner {
 					own++
@@ -253,6 +302,7 @@ func (s *Sandboxes) makeRoom(b *box) error {
 		case all >= l.Running:
 			victim = s.findVictim("")
 		default:
+			b.starts = true
 			s.mu.Unlock()
 			return nil
 		}
@@ -340,13 +390,9 @@ func (h *hold) endUse() {
 	now := s.cfg.Clock.Now().UTC()
 	h.users--
 	h.since, h.rec.Used = now, now
-	r, removed := h.rec, h.removed
 	s.mu.Unlock()
-	if removed {
-		return
-	}
-	if err := s.cfg.Store.SaveSandbox(context.Background(), &r); err != nil {
-		s.cfg.Log.Warn("use of a sandbox not stored", "sandbox", r.ID, "error", err)
+	if err := s.saveRecord(context.Background(), h.box); err != nil {
+		s.cfg.Log.Warn("use of a sandbox not stored", "sandbox", h.rec.ID, "error", err)
 	}
 	s.wakeKeeper()
 }

@@ -45,7 +45,7 @@ func newMachine(t *testing.T, spec sandbox.MachineSpec) (sandbox.Machine, string
 // A recorder keeps the output of a command.
 type recorder struct{ out, errs bytes.Buffer }
 
-func (r *recorder) AcceptOutput(errs bool, p []byte) error {
+func (r *recorder) AcceptOutput(_ context.Context, errs bool, p []byte) error {
 	if errs {
 		r.errs.Write(p)
 	} else {

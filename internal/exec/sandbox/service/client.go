@@ -21,7 +21,7 @@ type Dialer interface {
 type Output interface {
 	// AcceptOutput is called with the bytes of standard output as they arrive, or of standard error
 	// if errs is set. It must not keep p. An error ends the command.
-	AcceptOutput(errs bool, p []byte) error
+	AcceptOutput(ctx context.Context, errs bool, p []byte) error
 }
 
 // AskAgent carries out an operation without output.
@@ -56,7 +56,7 @@ func RunCommand(ctx context.Context, d Dialer, q *Request, input io.Reader, out 
 			if out == nil {
 				continue
 			}
-			if err := out.AcceptOutput(kind == FrameError, data); err != nil {
+			if err := out.AcceptOutput(ctx, kind == FrameError, data); err != nil {
 				return nil, err
 			}
 		case FrameReply:
