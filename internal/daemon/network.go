@@ -76,6 +76,9 @@ func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		return nil, tool.NotSent(err)
 	}
 	if x := egress.ExchangeFrom(ctx); x != nil {
+		if err := c.Observe().OnLabels(nil); err != nil { // the answer reaches the program before the result does
+			return nil, tool.NotSent(err)
+		}
 		return x.MakeExchange(ctx, n.client, t.URL)
 	}
 	if t.IsOpaque() {

@@ -43,9 +43,18 @@ type labelledObserver struct {
 func (o *labelledObserver) carry() error {
 	o.once.Do(func() {
 		o.err = errNotPassed // if OnLabels panics
-		o.err = o.OnLabels(o.labels)
+		o.err = o.Observer.OnLabels(o.labels)
 	})
 	return o.err
+}
+
+// OnLabels passes further labels on. Without any, the caller has those of the tool when it returns:
+// for tools whose output doesn't only pass the Observer and the result.
+func (o *labelledObserver) OnLabels(labels []string) error {
+	if err := o.carry(); err != nil || len(labels) == 0 {
+		return err
+	}
+	return o.Observer.OnLabels(labels)
 }
 
 func (o *labelledObserver) OnProgress(ctx context.Context, p tool.Progress) {

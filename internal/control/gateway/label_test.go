@@ -31,11 +31,20 @@ func labelledEngine(t *testing.T, labels ...string) *policy.Engine {
 // The caller receives the labels of the tool before its progress, log messages, result or error
 // text.
 func TestLabelsAreCarriedFirst(t *testing.T) {
+	want := map[bool]string{true: "[tool confidential+pii progress log]",
+		false: "[tool confidential+pii output progress log]"}
 	for _, fails := range []bool{false, true} {
+		early := !fails // output that doesn't pass the Observer
 		var order []string
 		w := newWorld(t, labelledEngine(t, "pii", "external", "confidential"), audittest.NewMemory(),
 			func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 				order = append(order, "tool")
+				if early {
+					if err := c.Observe().OnLabels(nil); err != nil {
+						return nil, err
+					}
+					order = append(order, "output")
+				}
 				c.Observe().OnProgress(t.Context(), tool.Progress{Done: 1})
 				c.Observe().OnLog(t.Context(), tool.Log{Level: "info"})
 				if fails {
@@ -49,9 +58,8 @@ func TestLabelsAreCarriedFirst(t *testing.T) {
 				progress: func(tool.Progress) { order = append(order, "progress") },
 				logs:     func(tool.Log) { order = append(order, "log") },
 			}})
-		if got := fmt.Sprint(order); (err != nil) != fails || got != "[tool confidential+pii progress log]" {
-			t.Errorf("got = %s, err = %v, want (err != nil) == fails && got == \"[tool confidential+pii "+
-				"progress log]\"", got, err)
+		if got := fmt.Sprint(order); (err != nil) != fails || got != want[fails] {
+			t.Errorf("order = %s, err = %v, want %s and an error: %t", got, err, want[fails], fails)
 		}
 	}
 }

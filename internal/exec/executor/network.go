@@ -59,10 +59,36 @@ func (t *traffic) CallNetwork(ctx context.Context, name string, arguments json.R
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	open := &connection{traffic: t, name: name, arguments: arguments, cancel: cancel}
+	t.calls.taint.addConnection(open)
+	defer t.calls.taint.removeConnection(open)
 	c := t.newCall(name, arguments)
 	c.ID = fmt.Sprintf("%s%s%d", t.calls.id, connectionMark, t.made.Add(1))
-	c.Observer = trafficObserver{traffic: t, cancel: cancel}
+	c.Observer = trafficObserver{traffic: t, open: open}
 	return t.calls.x.cfg.Door.Call(ctx, c)
+}
+
+// A connection is a connection or a request under way.
+type connection struct {
+	traffic   *traffic
+	name      string // of the tool
+	arguments json.RawMessage
+	cancel    context.CancelCauseFunc
+}
+
+// errNewLabels is the error of a connection that policy no longer permits.
+var errNewLabels = tool.Errorf(tool.Denied, "a connection was closed: the program has read data with labels with "+
+	"which policy doesn't permit it")
+
+// decideAgain ends the connection if policy doesn't permit it with the program's new labels: what
+// the program has read could leave by it.
+func (c *connection) decideAgain() {
+	t := c.traffic
+	if t.calls.x.cfg.Hosts.PermitsConnection(t.newCall(c.name, c.arguments)) {
+		return
+	}
+	c.cancel(errNewLabels)
+	t.AddNote("network: " + errNewLabels.Msg)
 }
 
 // AddNote adds a note to the answer.
@@ -72,11 +98,15 @@ func (t *traffic) AddNote(text string) { t.calls.state.addRemark(text) }
 type trafficObserver struct {
 	tool.NoObserver
 	traffic *traffic
-	cancel  context.CancelCauseFunc
+	open    *connection
 }
 
-func (o trafficObserver) OnRemark(text string)           { o.traffic.AddNote(text) }
-func (o trafficObserver) OnLabels(labels []string) error { return o.traffic.calls.taint.carry(labels) }
+func (o trafficObserver) OnRemark(text string) { o.traffic.AddNote(text) }
+
+func (o trafficObserver) OnLabels(labels []string) error {
+	t := o.traffic.calls.taint
+	return t.addLabelsOf(t.ctx, o.open, t.keeper, labels)
+}
 
 // errNoHold is the error of a connection for which a person would have to be asked.
 var errNoHold = tool.NotSent(tool.Errorf(tool.Denied, "a policy asks a person about this connection, and connections "+
@@ -85,6 +115,6 @@ var errNoHold = tool.NotSent(tool.Errorf(tool.Denied, "a policy asks a person ab
 // OnHold cancels a connection that would wait for a person.
 func (o trafficObserver) OnHold(h *tool.Hold) {
 	if h != nil {
-		o.cancel(errNoHold)
+		o.open.cancel(errNoHold)
 	}
 }

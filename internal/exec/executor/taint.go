@@ -19,6 +19,7 @@ type taint struct {
 	mu sync.Mutex // also held while labels and the session's are extended
 	// handles from other sessions whose personal data is registered in the program's own session
 	brought map[string]bool
+	open    map[*connection]bool // connections under way
 }
 
 // A labeler keeps the labels of a session.
@@ -32,6 +33,12 @@ func (t *taint) setSession(session labeler) { t.keeper = session }
 // addLabels adds labels to the program's, and first to those of its session, which may be nil.
 // If the session can't keep them, the program doesn't get them either, nor the labeled data.
 func (t *taint) addLabels(ctx context.Context, session labeler, labels []string) error {
+	return t.addLabelsOf(ctx, nil, session, labels)
+}
+
+// addLabelsOf is addLabels for the labels of what a connection answers, or of anything else (nil).
+// The other connections under way are decided on again.
+func (t *taint) addLabelsOf(ctx context.Context, from *connection, session labeler, labels []string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if session != nil {
@@ -39,8 +46,33 @@ func (t *taint) addLabels(ctx context.Context, session labeler, labels []string)
 			return err
 		}
 	}
+	before := len(t.labels.All())
 	t.labels.Add(labels)
+	if len(t.labels.All()) > before {
+		for c := range t.open {
+			if c != from {
+				c.decideAgain()
+			}
+		}
+	}
 	return nil
+}
+
+// addConnection adds a connection under way: it is decided on again when the labels grow.
+func (t *taint) addConnection(c *connection) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open == nil {
+		t.open = map[*connection]bool{}
+	}
+	t.open[c] = true
+}
+
+// removeConnection removes a connection that has ended.
+func (t *taint) removeConnection(c *connection) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, c)
 }
 
 // bringOnce calls bring unless it has succeeded for the handle before.

@@ -145,8 +145,10 @@ func (s *service) resolveName(text string, kind dnsmessage.Type) (netip.Addr, dn
 // recordRefusal records that a name was refused, once in a run.
 func (s *service) recordRefusal(name string) {
 	s.mu.Lock()
-	known := s.refusals[name]
-	s.refusals[name] = true
+	known := s.refusals[name] || len(s.refusals) >= maxRecorded
+	if !known {
+		s.refusals[name] = true
+	}
 	s.mu.Unlock()
 	if !known {
 		_ = s.callNetwork(s.ctx, "connect", http.MethodConnect, target{name, 443}.makeURL("https", "/"), refusal{})

@@ -185,7 +185,7 @@ func (s *service) serveConnect(w http.ResponseWriter, r *http.Request, o *origin
 	first := make([]byte, rw.Reader.Buffered())
 	_, _ = io.ReadFull(rw, first) // they are buffered
 	if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		_ = c.Close() // the program has closed it
+		s.closeConn(o.raw) // the program has closed it
 		return
 	}
 	s.serveTarget(&peeked{o.raw, first}, t)

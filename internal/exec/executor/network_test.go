@@ -1,0 +1,46 @@
+package executor
+
+import (
+	"context"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// unlabelled are Hosts for programs that have read nothing with labels.
+type unlabelled struct{}
+
+func (unlabelled) ReachesHost(*tool.Call, string) bool { return true }
+func (unlabelled) PermitsConnection(c *tool.Call) bool { return len(c.Labels) == 0 }
+func (unlabelled) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+	if err := c.Observe().OnLabels([]string{"untrusted"}); err != nil { // of its own answer
+		return nil, err
+	}
+	if ctx.Err() == nil {
+		close(ctx.Value(startedKey{}).(chan struct{}))
+	}
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+type startedKey struct{}
+
+// TestConnectionWithNewLabels checks that a connection ends when its program reads data that policy
+// doesn't permit it to send there. The labels of its own answers don't end it.
+func TestConnectionWithNewLabels(t *testing.T) {
+	r := newParts(t, nil)
+	r.x.cfg.Hosts, r.x.cfg.Door = unlabelled{}, unlabelled{}
+	started, ended := make(chan struct{}), make(chan error, 1)
+	network := &traffic{calls: &r.calls}
+	go func() {
+		_, err := network.CallNetwork(context.WithValue(t.Context(), startedKey{}, started), "connect", nil)
+		ended <- err
+	}()
+	<-started
+	if err := r.taint.carry([]string{"pii"}); err != nil {
+		t.Fatalf("carry: %v", err)
+	}
+	if err := <-ended; tool.AsError(err).Kind != tool.Denied {
+		t.Errorf("the connection ended with %v, want an error of kind %s", err, tool.Denied)
+	}
+}
