@@ -58,6 +58,8 @@ type sandboxServers struct {
 	mu     sync.Mutex
 	by     map[string]*mcpserver.Server // by the sandbox's ID
 	closed bool
+
+	closing sync.WaitGroup // of servers whose sandboxes have ended
 }
 
 func (d *Daemon) newSandboxServers(door tool.Caller) *sandboxServers {
@@ -66,13 +68,13 @@ func (d *Daemon) newSandboxServers(door tool.Caller) *sandboxServers {
 
 // ServeSandbox implements httpapi.Sandboxes.
 func (s *sandboxServers) ServeSandbox(w http.ResponseWriter, r *http.Request, p tool.Principal, name string) {
-	info, err := s.d.sandboxes.own.ShowSandbox(r.Context(), p, name)
+	id, err := s.d.sandboxes.own.FindSandbox(r.Context(), p, name)
 	if err != nil {
 		s.closeServer(name)
 		http.Error(w, tool.AsError(err).Msg, http.StatusNotFound)
 		return
 	}
-	srv := s.openServer(info.ID)
+	srv := s.openServer(id)
 	if srv == nil {
 		http.Error(w, "biplane is stopping", http.StatusServiceUnavailable)
 		return
@@ -89,6 +91,12 @@ func (s *sandboxServers) openServer(id string) *mcpserver.Server {
 	}
 	srv := s.by[id]
 	if srv == nil {
+		for old, ended := range s.by {
+			if !s.d.sandboxes.own.HasSandbox(old) {
+				delete(s.by, old)
+				s.closing.Go(func() { s.reportClose(old, ended) })
+			}
+		}
 		srv = mcpserver.New(mcpserver.Config{
 			Door: tool.CallerFunc(sandboxDoor{s.door, id}.callSandbox), Builtin: owned.ToolsOfOne(),
 			Filter: sandboxFilter{s.d.policies, s.d},
@@ -113,9 +121,14 @@ func (s *sandboxServers) closeServer(id string) {
 	}
 	s.mu.Unlock()
 	if srv != nil {
-		if err := srv.Close(); err != nil {
-			s.d.log.Warn("MCP server of a sandbox not closed", "sandbox", id, "error", err)
-		}
+		s.reportClose(id, srv)
+	}
+}
+
+// reportClose closes a server, and logs a failure.
+func (s *sandboxServers) reportClose(id string, srv *mcpserver.Server) {
+	if err := srv.Close(); err != nil {
+		s.d.log.Warn("MCP server of a sandbox not closed", "sandbox", id, "error", err)
 	}
 }
 
@@ -130,6 +143,7 @@ func (s *sandboxServers) closeAll() error {
 	for _, srv := range all {
 		errs = append(errs, srv.Close())
 	}
+	s.closing.Wait()
 	return errors.Join(errs...)
 }
 
