@@ -25,8 +25,8 @@ type Observer interface {
 	OnHold(*Hold)
 	// OnLabels is called with the labels of the tool's output before any of the output is returned:
 	// its result, its error text, its progress, its log messages. If OnLabels returns an error,
-	// none of the output is returned. A tool calls it without labels before it returns output in
-	// another way: then the caller has those that policy gives to the tool's output.
+	// none of the output is returned. A tool calls it without labels before it passes output on in
+	// another way: the caller receives the labels that policy knows of the tool's output.
 	OnLabels(labels []string) error
 	// AwaitsTasks reports whether the tool's server may make the call a task. It does for callers
 	// that can't tell, because Biplane awaits the task.
