@@ -155,6 +155,10 @@ func TestAttacks(t *testing.T) {
 			`curl -sSk --connect-to b.test:SECURE:a.test:SECURE https://b.test:SECURE/ 2>&1; true`, ""},
 		{"another Host in opened TLS", `curl -sS -H 'Host: a.test' https://b.test:SECURE/`, "both must be the same"},
 		{"another Host", `curl -sS --noproxy '*' -H 'Host: c.test' http://plain.test:PLAIN/`, "both must be the same"},
+		{"another Host, in pieces", `exec 3<>/dev/tcp/plain.test/PLAIN; printf G >&3
+			printf 'ET / HTTP/1.1\r\nHost: c.test\r\n\r\n' >&3; cat <&3`, "both must be the same"},
+		{"another Host, after an empty line", `exec 3<>/dev/tcp/plain.test/PLAIN
+			printf '\r\nGET / HTTP/1.1\r\nHost: c.test\r\n\r\n' >&3; cat <&3`, ""},
 		{"a suffix", `curl -sS -o /dev/null -w '%{http_code}' http://evil-a.test/`, "403"},
 		{"a longer name", `curl -sS -o /dev/null -w '%{http_code}' http://a.test.evil/`, "403"},
 		{"a redirect",

@@ -88,10 +88,15 @@ func (s *service) serveTarget(p *peeked, t target) {
 // methods lists the methods of requests.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// isHTTP reports whether a client begins with a request of HTTP/1.
+// isHTTP reports whether a client begins with a request of HTTP/1, or with a part of its method.
 func isHTTP(first []byte) bool {
-	return slices.ContainsFunc(append(methods, "CONNECT", "TRACE"), func(m string) bool {
-		return bytes.HasPrefix(first, []byte(m+" "))
+	if len(first) == 0 {
+		return false
+	}
+	first = bytes.TrimLeft(first, "\r\n")
+	return slices.ContainsFunc(append(slices.Clone(methods), "CONNECT", "TRACE"), func(m string) bool {
+		m += " "
+		return bytes.HasPrefix(first, []byte(m[:min(len(m), len(first))]))
 	})
 }
 
