@@ -159,6 +159,10 @@ func TestAttacks(t *testing.T) {
 			printf 'ET / HTTP/1.1\r\nHost: c.test\r\n\r\n' >&3; cat <&3`, "both must be the same"},
 		{"another Host, after an empty line", `exec 3<>/dev/tcp/plain.test/PLAIN
 			printf '\r\nGET / HTTP/1.1\r\nHost: c.test\r\n\r\n' >&3; cat <&3`, ""},
+		{"another Host, late", `exec 3<>/dev/tcp/plain.test/PLAIN; sleep 1
+			printf 'GET / HTTP/1.1\r\nHost: c.test\r\n\r\n' >&3; cat <&3`, ""},
+		{"another Host, with an unknown method", `exec 3<>/dev/tcp/plain.test/PLAIN
+			printf 'PURGE / HTTP/1.1\r\nHost: c.test\r\n\r\n' >&3; cat <&3`, ""},
 		{"a suffix", `curl -sS -o /dev/null -w '%{http_code}' http://evil-a.test/`, "403"},
 		{"a longer name", `curl -sS -o /dev/null -w '%{http_code}' http://a.test.evil/`, "403"},
 		{"a redirect",

@@ -64,6 +64,9 @@ func (p *peeked) peekFirst(wait time.Duration) ([]byte, error) {
 	return p.first, err
 }
 
+// handshake is the first byte of a TLS connection.
+const handshake = 22
+
 // serveTarget serves a connection to a target, and closes it. Its first bytes say whether it is TLS
 // or HTTP. Everything else is decided on as a whole.
 func (s *service) serveTarget(p *peeked, t target) {
@@ -75,7 +78,7 @@ func (s *service) serveTarget(p *peeked, t target) {
 	switch {
 	case err != nil:
 		s.closeConn(p.tcp)
-	case len(first) > 0 && first[0] == 22: // a TLS handshake
+	case len(first) > 0 && first[0] == handshake:
 		s.serveTLS(p, t)
 	case isHTTP(first):
 		s.serveHTTP(&origin{Conn: p.openConn(), service: s, raw: p.tcp, scheme: "http", target: t})
@@ -88,12 +91,15 @@ func (s *service) serveTarget(p *peeked, t target) {
 // methods lists the methods of requests.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// isHTTP reports whether a client begins with a request of HTTP/1, or with a part of its method.
+// isHTTP reports whether a client begins with a request of HTTP, or with a part of its method.
 func isHTTP(first []byte) bool {
 	if len(first) == 0 {
 		return false
 	}
 	first = bytes.TrimLeft(first, "\r\n")
+	if line, _, _ := bytes.Cut(first, []byte("\n")); bytes.Contains(line, []byte(" HTTP/")) {
+		return true // with any method
+	}
 	return slices.ContainsFunc(append(slices.Clone(methods), "CONNECT", "TRACE"), func(m string) bool {
 		m += " "
 		return bytes.HasPrefix(first, []byte(m[:min(len(m), len(first))]))
@@ -183,6 +189,7 @@ type tunnel struct {
 	inner  *peeked
 	target target
 	active atomic.Int64 // when bytes last passed, in milliseconds
+	spoken atomic.Bool  // the server has sent something
 }
 
 // MakeExchange connects to the target, and passes bytes in both directions until both ends have
@@ -199,12 +206,62 @@ func (x *tunnel) MakeExchange(ctx context.Context, c *egress.Client, _ *url.URL)
 		return nil, tool.Errorf(tool.Unavailable, "connect to %s: %w", x.target.host, err)
 	}
 	x.active.Store(time.Now().UnixMilli())
+	inner := x.inner.tcp
+	late := &lateClient{from: inner, tunnel: x}
+	var client, server net.Conn = inner, outer // to read from
+	if len(first) == 0 {
+		client = joinedConn{inner, late, inner}
+		server = joinedConn{outer, lateServer{outer, x}, outer}
+	}
 	var sent, received int64
 	var back sync.WaitGroup
-	back.Go(func() { received = x.passBytes(x.inner.tcp, outer) })
-	sent = x.passBytes(outer, x.inner.tcp) + int64(len(first))
+	back.Go(func() { received = x.passBytes(inner, server) })
+	sent = x.passBytes(outer, client) + int64(len(first))
 	back.Wait()
+	if late.refused != nil {
+		return nil, late.refused
+	}
 	return countResult(0, sent, received)
+}
+
+// A lateClient reads from a client that was silent when its tunnel was opened. It may wait for the
+// server to begin. If it begins with TLS or HTTP, its connection would have been checked for the
+// name of the server, so it is refused.
+type lateClient struct {
+	from    io.Reader
+	tunnel  *tunnel
+	begun   bool
+	refused error
+}
+
+// Read reads from the client, and fails if it begins with what should have been checked.
+func (c *lateClient) Read(b []byte) (int, error) {
+	n, err := c.from.Read(b)
+	if n == 0 || c.begun {
+		return n, err
+	}
+	c.begun = true
+	if first := b[:n]; !c.tunnel.spoken.Load() && (first[0] == handshake || isHTTP(first)) {
+		c.refused = tool.Errorf(tool.Denied, "the program waited too long before it used its connection to %s: "+
+			"send the request as soon as it is open", c.tunnel.target.host)
+		return 0, c.refused
+	}
+	return n, err
+}
+
+// A lateServer reads from the server of a tunnel whose client was silent, and notes that it began.
+type lateServer struct {
+	from   io.Reader
+	tunnel *tunnel
+}
+
+// Read reads from the server.
+func (s lateServer) Read(b []byte) (int, error) {
+	n, err := s.from.Read(b)
+	if n > 0 {
+		s.tunnel.spoken.Store(true)
+	}
+	return n, err
 }
 
 // passAtOnce is the number of bytes that pass between two looks at the time.
