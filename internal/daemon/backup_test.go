@@ -77,25 +77,13 @@ func TestBackupUnderLoad(t *testing.T) {
 // TestRestoreEndsExecutions checks that a program that ran at the time of the backup doesn't
 // continue in the restored folder: its later writes would be made twice.
 func TestRestoreEndsExecutions(t *testing.T) {
-	dir, out, k := t.TempDir(), t.TempDir(), backupKey(t)
+	dir := t.TempDir()
 	d, p, stop := runTill(t, dir, mayDecide)
 	key := approverKey(t, d)
 	raw(t, d, key, "execute", `{"code":"return await callTool(\"till.put\", {n:1})"}`, "")
 	asked := pending(t, d, 1)
-	point, err := d.Client().Checkpoint(t.Context())
-	if err != nil {
-		t.Fatalf("Checkpoint: %v", err)
-	}
-	file := filepath.Join(out, "a.backup")
-	if _, err := daemon.WriteBackup(t.Context(), dir, file, "test", point.Checkpoint, k.Recipient()); err != nil {
-		t.Fatalf("WriteBackup: %v", err)
-	}
-	stop()
-	c := daemon.Config{DataDir: filepath.Join(out, "data"), Version: "test"}
-	if _, err := daemon.RestoreBackup(t.Context(), c, file, k); err != nil {
-		t.Fatalf("RestoreBackup: %v", err)
-	}
-	restored := again(t, c.DataDir, p)
+	restoredDir := moveFolder(t, d, dir, stop)
+	restored := again(t, restoredDir, p)
 	x, err := restored.Client().Execution(t.Context(), asked[0].Execution)
 	if err != nil || x.State != "interrupted" {
 		t.Errorf("after the restore: %+v, %v, want an interrupted execution", x, err)
@@ -104,17 +92,11 @@ func TestRestoreEndsExecutions(t *testing.T) {
 	p.booked(t)
 }
 
-// TestRestoreEndsApprovals checks that an approval that no call had used at the time of the backup
-// permits none in the restored folder: the call may have been made since.
-func TestRestoreEndsApprovals(t *testing.T) {
-	dir, out, k := t.TempDir(), t.TempDir(), backupKey(t)
-	d, p, stop := runTill(t, dir, "mode: direct\n"+mayDecide)
-	raw(t, d, approverKey(t, d), "till_put", `{"n":1}`, "")
-	asked := pending(t, d, 1)[0]
-	yes := api.Decision{Approve: true, Digest: asked.Digest}
-	if _, err := d.Client().Decide(t.Context(), asked.ID, yes); err != nil {
-		t.Fatalf("Decide: %v", err)
-	}
+// moveFolder backs up the data folder of a daemon, stops it, and restores the backup. It returns the
+// restored folder.
+func moveFolder(t *testing.T, d *daemon.Daemon, dir string, stop func()) string {
+	t.Helper()
+	out, k := t.TempDir(), backupKey(t)
 	point, err := d.Client().Checkpoint(t.Context())
 	if err != nil {
 		t.Fatalf("Checkpoint: %v", err)
@@ -128,7 +110,22 @@ func TestRestoreEndsApprovals(t *testing.T) {
 	if _, err := daemon.RestoreBackup(t.Context(), c, file, k); err != nil {
 		t.Fatalf("RestoreBackup: %v", err)
 	}
-	r, err := again(t, c.DataDir, p).Client().Approval(t.Context(), asked.ID)
+	return c.DataDir
+}
+
+// TestRestoreEndsApprovals checks that an approval that no call had used at the time of the backup
+// permits none in the restored folder: the call may have been made since.
+func TestRestoreEndsApprovals(t *testing.T) {
+	dir := t.TempDir()
+	d, p, stop := runTill(t, dir, "mode: direct\n"+mayDecide)
+	raw(t, d, approverKey(t, d), "till_put", `{"n":1}`, "")
+	asked := pending(t, d, 1)[0]
+	yes := api.Decision{Approve: true, Digest: asked.Digest}
+	if _, err := d.Client().Decide(t.Context(), asked.ID, yes); err != nil {
+		t.Fatalf("Decide: %v", err)
+	}
+	restoredDir := moveFolder(t, d, dir, stop)
+	r, err := again(t, restoredDir, p).Client().Approval(t.Context(), asked.ID)
 	if err != nil || r.State != "withdrawn" {
 		t.Errorf("after the restore: %+v, %v, want a withdrawn request", r, err)
 	}
