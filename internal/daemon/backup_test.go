@@ -92,8 +92,8 @@ func TestRestoreEndsExecutions(t *testing.T) {
 	p.booked(t)
 }
 
-// moveFolder backs up the data folder of a daemon, stops it, and restores the backup. It returns the
-// restored folder.
+// moveFolder backs up the data folder of a daemon, stops it, and restores the backup. It returns
+// the restored folder.
 func moveFolder(t *testing.T, d *daemon.Daemon, dir string, stop func()) string {
 	t.Helper()
 	out, k := t.TempDir(), backupKey(t)
