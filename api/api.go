@@ -199,7 +199,7 @@ type RunRequest struct {
 	// Tier is the weakest tier of the sandbox; empty: as policy says. Policy may require a stronger
 	// one.
 	Tier string `json:"tier,omitempty"`
-	// Image is what the sandbox is made of; empty: the host's programs, or what the imports need.
+	// Image is the image of the sandbox; empty: the host's programs, or what the imports need.
 	Image string `json:"image,omitempty"`
 	// NoWait asks for a response within 50 seconds, even if the program has not ended.
 	NoWait bool `json:"no_wait,omitempty"`
@@ -217,7 +217,7 @@ type Execution struct {
 	Calls   []CallLine      `json:"calls"`
 	Notes   []string        `json:"notes,omitempty"` // things to know: calls never awaited, doubts about the program
 	Tier    string          `json:"tier"`
-	Image   string          `json:"image,omitempty"`   // what the sandbox was made of; empty: the default
+	Image   string          `json:"image,omitempty"`   // image of the sandbox; empty: the default
 	Missing []string        `json:"missing,omitempty"` // sandbox protections that are not available on the host
 	Session string          `json:"session"`
 	Labels  []string        `json:"labels,omitempty"` // of the data it had read, and of its sender

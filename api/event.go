@@ -21,8 +21,8 @@ const (
 	EventMissed    = "missed"    // events were lost: read the current state
 )
 
-// An Event is a change that a client may want to know of. It names its subject, whose routes have
-// the rest.
+// An Event is a change that may interest a client. It names its subject. The subject's routes
+// return the details.
 type Event struct {
 	ID      string    `json:"id"` // to continue after it
 	Type    string    `json:"type"`
@@ -34,8 +34,8 @@ type Event struct {
 // A Feed follows the events of a Client's Biplane.
 type Feed struct{ Client *Client }
 
-// FollowEvents calls f with each event after the one with an id, as they happen. An empty id is
-// that of the newest event. It returns when ctx is done, when f fails, or when the connection is
+// FollowEvents calls f with each event after the one with the given id, as it happens. An empty id
+// stands for the newest event. It returns when ctx is done, when f fails, or when the connection is
 // lost. Then call it again with the last event's id.
 func (e Feed) FollowEvents(ctx context.Context, after string, f func(Event) error) error {
 	header := http.Header{"Accept": {"text/event-stream"}}

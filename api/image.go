@@ -17,7 +17,7 @@ type ImageContent struct {
 	OCI      string   `json:"oci,omitempty"`      // path of an OCI layout or archive
 }
 
-// An Image is what sandboxes can be made of.
+// An Image is an image that sandboxes can be created from.
 type Image struct {
 	Name  string `json:"name"`
 	State string `json:"state"`

@@ -15,8 +15,8 @@ type LogLine struct {
 	Text  string    `json:"text"`  // "msg=..." and its attributes
 }
 
-// ReadLogs returns the lines of the log after the one with a number, oldest first. The process
-// keeps the newest 2,000. If there are none and wait is set, it waits for one, for up to 50
+// ReadLogs returns the lines of the log after the line with a given number, oldest first. The
+// process keeps the newest 2,000. If there are none and wait is set, it waits for one, for up to 50
 // seconds.
 func ReadLogs(ctx context.Context, c *Client, after int64, wait bool) ([]LogLine, error) {
 	q := url.Values{"after": {strconv.FormatInt(after, 10)}, "wait": {strconv.FormatBool(wait)}}

@@ -64,7 +64,7 @@ input.`,
 	return c
 }
 
-// readArguments returns the arguments of a call as a literal of JavaScript: {} if there are none.
+// readArguments returns the arguments of a call as a JavaScript literal: {} if there are none.
 func (a *app) readArguments(ctx context.Context, args []string) (string, error) {
 	text := "{}"
 	if len(args) == 1 && args[0] != "-" {
@@ -90,7 +90,7 @@ func (a *app) readArguments(ctx context.Context, args []string) (string, error) 
 	return literal, nil
 }
 
-// writeLiteral returns a JSON object as a literal of JavaScript that has the same value.
+// writeLiteral returns a JSON object as a JavaScript literal that has the same value.
 func writeLiteral(raw []byte) (string, error) {
 	raw = bytes.TrimSpace(raw)
 	if !bytes.HasPrefix(raw, []byte("{")) {
@@ -116,7 +116,8 @@ func writeLiteral(raw []byte) (string, error) {
 			}
 		}
 	}
-	// In a literal, the key __proto__ has a meaning of its own, and JSON.parse has none for it.
+	// In a literal, the key __proto__ has a special meaning. JSON.parse treats it like any other
+	// key.
 	quoted, err := json.Marshal(string(raw))
 	if err != nil {
 		return "", err

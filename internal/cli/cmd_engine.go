@@ -6,8 +6,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// engineName is the command that makes this program a process around the embedded engine. Package
-// daemon handles it before main starts. This command only runs if a user types it.
+// engineName is the command that runs this program as the process around the embedded engine.
+// Package daemon handles it before main starts. This command only runs if a user types it.
 const engineName = daemon.EngineCommand
 
 // engineArgs returns the arguments that start such a process.

@@ -90,10 +90,10 @@ func acceptClaims(ctx context.Context, a *app, client *api.Client, output string
 	return err
 }
 
-// A pending is what waits for acceptance: weaker hints of a tool, or its definition.
+// A pending is something that waits for acceptance: weaker hints of a tool, or its definition.
 type pending struct {
 	path, claim string
-	says        string // what it is about, in one line
+	says        string // its subject, in one line
 }
 
 // listPending returns what waits for acceptance at an upstream.

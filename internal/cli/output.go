@@ -79,7 +79,7 @@ func (a *app) printJSON(v any) error {
 	return e.Encode(v)
 }
 
-// printYAML writes v as YAML, with the names that it has in JSON.
+// printYAML writes v as YAML, using its JSON field names.
 func (a *app) printYAML(v any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -30,7 +30,7 @@ func writeYAML(w io.Writer, raw []byte) error {
 }
 
 // writeValue writes the next value. Each of its lines begins with indent, which begins with a line
-// break. If alone is true, the value is not behind the mark of a list.
+// break. alone means that the value doesn't follow a list marker.
 func (y *yamlWriter) writeValue(indent string, alone bool) error {
 	t, err := y.json.Token()
 	if err != nil {

@@ -59,7 +59,7 @@ type Config struct {
 type Upstreams struct {
 	Servers  []Server // in the order of the file
 	APIs     []API    // the upstreams of other kinds, by kind
-	Registry Registry // which of them may be started
+	Registry Registry // decides which upstreams may be started
 }
 
 // An Origin identifies the text that a Config was read from.

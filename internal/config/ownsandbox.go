@@ -6,7 +6,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/owned"
 )
 
-// readOwnSandboxes reads the limits of sandboxes of one's own.
+// readOwnSandboxes reads the limits of principals' own sandboxes.
 func readOwnSandboxes(r *reader, n *node, l *owned.Limits) {
 	const day = 24 * time.Hour
 	r.readObject(n, "sandboxes", key{

@@ -21,7 +21,7 @@ type Endpoints struct {
 	Profiles []Profile // in the order of the file
 }
 
-// A Profile is an endpoint of its own for some of the tools.
+// A Profile is a separate endpoint for some of the tools.
 type Profile struct {
 	Name         string
 	Tools        []policy.Rule

@@ -25,8 +25,8 @@ type Sandbox struct {
 	NoHostPackages bool
 	// folder with npm packages for programs on Node.js; empty: none
 	NodeModules string
-	Images      map[string]image.Description // what process sandboxes are made of, by name
-	// limits of sandboxes of one's own; zero fields mean the defaults
+	Images      map[string]image.Description // images of process sandboxes, by name
+	// limits of principals' own sandboxes; zero fields mean the defaults
 	Own owned.Limits
 }
 

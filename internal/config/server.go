@@ -18,7 +18,7 @@ import (
 type Server struct {
 	Name     string
 	Type     string // "stdio", "http" (Streamable HTTP, with fallback) or "sse" (the legacy transport)
-	Revision string // newest revision of MCP to speak with it; empty: the newest known
+	Revision string // newest MCP revision to speak with it; empty: the newest known
 	Disabled bool
 	Timeout  time.Duration            // of one call; 0: the default
 	Timeouts map[string]time.Duration // of calls of single tools, by exact name

@@ -72,8 +72,8 @@ func WriteBackup(ctx context.Context, folder, file, version, checkpoint string, 
 	return newBackup(m), nil
 }
 
-// RestoreBackup makes the data folder of c from a backup. The folder must be missing or empty. It
-// appears, whole, when its record was verified against the checkpoint in the backup.
+// RestoreBackup creates the data folder of c from a backup. The folder must be missing or empty. It
+// appears, complete, only after its record was verified against the checkpoint in the backup.
 func RestoreBackup(ctx context.Context, c Config, file string, with ...age.Identity) (*Backup, error) {
 	if files, err := os.ReadDir(c.DataDir); len(files) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, tool.Errorf(tool.Conflict, "the data folder %s is not empty: move it away, or choose another one "+

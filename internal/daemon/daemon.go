@@ -64,8 +64,8 @@ type Config struct {
 	Listen   string         // address to serve besides the socket, host:port; port 0 for any; empty for none
 	Version  string         // of Biplane
 	Log      *slog.Logger   // nil discards
-	// Engine holds the arguments that make this program a process around the embedded engine; its
-	// main must then call Engine. If empty, the engine runs in this process.
+	// Engine holds the arguments that run this program as the process around the embedded engine;
+	// its main must then call Engine. If empty, the engine runs in this process.
 	Engine []string
 	// Unprefixed lists tools without their namespace in mode direct if their names are unique.
 	Unprefixed bool

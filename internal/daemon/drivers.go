@@ -33,8 +33,8 @@ type closingDriver interface {
 	io.Closer
 }
 
-// An engine configures how this program becomes a process around the embedded engine, and what
-// other sandboxes are made of.
+// An engine configures how this program runs as the process around the embedded engine, and which
+// images other sandboxes use.
 type engine struct {
 	command []string // its arguments; if empty, the engine runs in this process and its Missing says so
 	images  *image.Store

@@ -128,8 +128,8 @@ func (k recordedKeys) Revoke(ctx context.Context, name string) (revoked *identit
 	return revoked, err
 }
 
-// checkLimit returns an error if the caller's key is limited to tools: the text of another key
-// would let it use all the others.
+// checkLimit returns an error if the caller's key is limited to some tools. With the text of
+// another key, the caller could use the other tools.
 func checkLimit(ctx context.Context) error {
 	if p, _ := identity.PrincipalFrom(ctx); len(p.Tools) > 0 {
 		return tool.Errorf(tool.Denied, "%s is limited to tools, so it can't create or rotate keys: use an admin's "+

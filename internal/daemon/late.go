@@ -44,7 +44,7 @@ type lateUpstream struct {
 type lateState struct {
 	inner  upstream.Upstream // nil: not created
 	health tool.Health       // while inner is nil
-	valid  <-chan struct{}   // closed when a secret may have changed since: calls wait for another state
+	valid  <-chan struct{}   // closed when a secret may have changed; calls then wait for the next state
 }
 
 func newLateUpstream(name string, s *secrets, names []string, open opening, check checking,

@@ -66,7 +66,7 @@ type personalUpstream struct {
 	offers    *tool.Offers // of lister
 	snap      upstream.Snapshot
 	lists     int // counts the changes of the tools
-	published int // the value of lists when the tools that the catalog has were listed
+	published int // the value of lists when the catalog's tools were listed
 }
 
 // An instance is the connection of one principal to an upstream. Its fields are guarded by pool.mu,
@@ -277,8 +277,8 @@ func (pool *instancePool) beginUse(i *instance) {
 	}
 }
 
-// findIdle returns the instance that makes room for another one of owner: the longest idle one of
-// those who have the most, or nil. The caller holds pool.mu.
+// findIdle returns the instance to stop to make room for another one of owner: the one idle for
+// longest among the principals with the most instances, or nil. The caller holds pool.mu.
 func (pool *instancePool) findIdle(owner string) *instance {
 	for _, p := range pool.shares.More(owner) {
 		for _, i := range pool.idle {

@@ -120,8 +120,8 @@ func (p *policies) state() (e *policy.Engine, problem string) {
 	return p.engine.Load(), p.problem
 }
 
-// watchFolder is reloadFolder, once the files were the same at two looks: an editor that is writing
-// them may have removed one, or emptied it.
+// watchFolder is like reloadFolder, but waits until the files are the same in two checks in a row:
+// an editor that is writing them may have removed or emptied one.
 func (p *policies) watchFolder(ctx context.Context) {
 	s := p.settings.Load()
 	if s.PolicyDir == "" {
@@ -176,7 +176,7 @@ func (p *policies) applyFolder(ctx context.Context, e *policy.Engine, err error)
 	}
 }
 
-// warnTiers logs which policies require a stronger sandbox than there is.
+// warnTiers logs which policies require a stronger sandbox than any available one.
 func (p *policies) warnTiers(e *policy.Engine) {
 	for _, w := range e.WarnTiers() {
 		p.log.Warn(fmt.Sprintf("%s:%d: %s", w.File, w.Line, w.Message))

@@ -39,8 +39,8 @@ func newApprovedServers(s *config.Config, folder string, log *slog.Logger) *appr
 	return &approvedServers{source: s.Registry.DescribeSource(folder), log: log}
 }
 
-// readList returns the list of approved servers. For an upstream that is running, that is the one
-// read last if it can't be read now: a list may be unreadable while it is replaced.
+// readList returns the list of approved servers. If the list can't be read now, a running upstream
+// gets the one that was read last: a list may be unreadable while it is replaced.
 func (a *approvedServers) readList(running bool) (*registry.Accepted, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

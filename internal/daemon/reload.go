@@ -38,7 +38,7 @@ type ConfigSource interface {
 
 // A reloader puts changed configurations into force: policies and settings of tools with a new
 // gateway, limits, and upstreams. Other parts stay as they were at the start, and the state of the
-// daemon says so. What is unchanged is untouched: connections, sessions, running programs.
+// daemon says so. Unchanged parts are untouched: connections, sessions, running programs.
 type reloader struct {
 	d        *Daemon
 	key      *secret.Key
@@ -78,7 +78,8 @@ func statFile(path string) (s fileState) {
 }
 
 // watchFiles reloads the configuration and the policies when their files change or a user asks,
-// until ctx is done. A file is read when it has been the same for one look, so that it is complete.
+// until ctx is done. A changed file is read once it is the same in two checks in a row, so that it
+// is complete.
 func (r *reloader) watchFiles(ctx context.Context) {
 	var requests <-chan struct{}
 	file := r.d.cfg.Settings.File

@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// sandboxFolder is the folder with the files of sandboxes of one's own, in the data folder.
+// sandboxFolder is the folder for the files of principals' own sandboxes, in the data folder.
 const sandboxFolder = "sandboxes"
 
 // newOwnSandboxes returns the sandboxes of principals. They run in the first kind of sandbox that

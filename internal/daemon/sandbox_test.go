@@ -14,7 +14,7 @@ import (
 const inSandboxes = `permit (principal, action == Action::"execute", resource)
 unless { resource == Tool::"biplane.sandbox_remove" };`
 
-// TestSandboxServer works in a sandbox of one's own with a real MCP client: with plain tools, as
+// TestSandboxServer works in a principal's own sandbox with a real MCP client: with plain tools, as
 // far as policy permits, and on the record.
 func TestSandboxServer(t *testing.T) {
 	r := newProcessRig(t, inSandboxes)

@@ -163,8 +163,8 @@ func (s *secrets) ResolveOwn(ctx context.Context, owner, upstream string, names 
 
 func holderOf(owner, upstream string) string { return "secrets of " + upstream + " for " + owner }
 
-// forgetValues lets the values of a principal's secrets be masked only as long as newer ones don't
-// displace them.
+// forgetValues keeps masking the values of a principal's secrets only until newer values displace
+// them.
 func (s *secrets) forgetValues(owner, upstream string, values map[string]string) {
 	s.mask.AddRecent(slices.Collect(maps.Values(values))...)
 	s.mask.Hold(holderOf(owner, upstream))

@@ -40,7 +40,7 @@ func withSkills(search tool.Caller, skills func(context.Context, tool.Principal)
 				return res, nil // search has parsed it already, so it is valid
 			}
 		}
-		if res.Structured != nil { // a list for a program
+		if res.Structured != nil { // the search was made by a program, which gets a list
 			return withSkillList(res, all, q.Query)
 		}
 		named, others := skillTexts(all, q.Query, q.Detail != "brief")
@@ -105,7 +105,7 @@ func textBlock(text string) json.RawMessage {
 
 // skillTexts describes the skills that match a query. If the query is empty, it lists all names.
 // The result named has the skills whose name matches: all words of the name are in the query, or
-// the reverse.
+// vice versa.
 func skillTexts(all []skill.Info, query string, full bool) (named, others string) {
 	want := splitWords(query)
 	if len(want) == 0 {

@@ -49,8 +49,7 @@ func (t *tampered) RecordTampering(table, row string, err error) {
 	t.record(e)
 }
 
-// startRecording records what was found before the record was open, and from then on what is found
-// later.
+// startRecording records the tampering found before the record was open, and any found from now on.
 func (t *tampered) startRecording(d *Daemon) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -35,7 +35,7 @@ func listenAdmin(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// traceCall calls an upstream in a span of its own, whose context is sent on.
+// traceCall calls an upstream in a separate span, whose context is sent on.
 func (s *source) traceCall(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	method, transport := "tools/call", ""
 	switch s.kind {

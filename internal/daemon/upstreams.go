@@ -34,7 +34,7 @@ type source struct {
 	uses   uses               // calls under way
 	stop   context.CancelFunc // ends its Run; nil: not started
 	seen   sighted
-	review screened // guarded by seen.mu, except what it says otherwise
+	review screened // guarded by seen.mu, unless stated otherwise
 }
 
 // An adding adds the configured upstreams of one kind.
@@ -347,8 +347,8 @@ func (u *upstreams) listSources() []*source {
 	return nil
 }
 
-// addSource creates an upstream. An upstream that refers to secrets is created when they are known,
-// and one that must be approved when it is.
+// addSource creates an upstream. If it refers to secrets, or must be approved, its creation waits
+// until the secrets are known and the approval is there.
 func (u *sourceBuilder) addSource(s *source, name string, secrets []string, open opening, check checking) error {
 	changed := func() { u.update(s) }
 	var up upstream.Upstream

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// aheadStep is by how many bytes the file grows at a time when it has to be flushed. A flush within
-// the existing size needs half the time of one that grows the file.
+// aheadStep is the number of bytes by which the file grows at a time when it has to be flushed. A
+// flush within the existing size needs half the time of one that grows the file.
 const aheadStep = 64 << 10
 
 // An aheadDisk tracks which entries are on the disk, in the database or in the file. Its lock is

@@ -244,7 +244,7 @@ func (g *grants) loadOrReplace(ctx context.Context, w *writer) error {
 // A loadResult is the result of load.
 type loadResult struct {
 	old  bool     // the folder's version sealed nothing: its rows are sealed as they are
-	lost []string // lists that are missing or don't match their seal: none of their rows is valid any more
+	lost []string // lists that are missing or don't match their seal: none of their rows is valid
 	why  error    // reason for lost
 }
 

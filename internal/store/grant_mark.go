@@ -9,7 +9,7 @@ import (
 
 // markName is the name of an empty file in the data folder, which marks that the database has
 // sealed lists. Without it, an attacker could replace the database by an older, unsealed copy with
-// any rows, and they would be accepted. A database without a record would pass for a new one.
+// any rows, and they would be accepted. A database without a record would look like a new one.
 const markName = "biplane.sealed"
 
 // errOlder is the reason that no row is valid if the folder is marked and its database has no

@@ -11,10 +11,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Limits stores the use of limits. It implements limit.Store.
+// Limits stores how much of each limit is used up. It implements limit.Store.
 type Limits struct{ g *grants }
 
-// Limits returns the use of limits, which key authenticates.
+// Limits returns the stored use of limits, which is authenticated with key.
 func (s *Store) Limits(key *secret.Key) *Limits { return &Limits{s.grants(key)} }
 
 const (

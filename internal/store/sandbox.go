@@ -26,8 +26,8 @@ func (s *Store) OpenSandboxes(key *secret.Key, log *slog.Logger) *OwnSandboxes {
 	return &OwnSandboxes{s, key, log}
 }
 
-// LoadSandboxes returns all records. One that was changed outside of Biplane is left out: it could
-// name another owner.
+// LoadSandboxes returns all records. It omits a record that was changed outside of Biplane, because
+// it could name another owner.
 func (b *OwnSandboxes) LoadSandboxes(ctx context.Context) (out []owned.Record, err error) {
 	rows, err := b.s.read.QueryContext(ctx, `SELECT id, sealed FROM own_sandbox ORDER BY id`)
 	if err != nil {

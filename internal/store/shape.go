@@ -30,8 +30,8 @@ func shapeBinding(k shape.Key, used int64) [][]byte {
 	return [][]byte{[]byte(k.Upstream), []byte(k.Tool), []byte(strconv.FormatInt(used, 10))}
 }
 
-// LoadShapes returns at most so many rows, the last used first. Rows that were changed without the
-// key are skipped, and logged.
+// LoadShapes returns no more than most rows, the most recently used first. Rows that were changed
+// without the key are skipped, and logged.
 func (h *Shapes) LoadShapes(ctx context.Context, most int) ([]shape.Row, error) {
 	rows, err := h.s.read.QueryContext(ctx, `SELECT upstream, tool, used, sealed FROM tool_shape
 		WHERE length(sealed) <= ? ORDER BY used DESC, upstream, tool LIMIT ?`, maxSealedShape, most)

@@ -28,10 +28,10 @@ const (
 	slotBytes = 4096
 )
 
-// A witness is a file outside the database with what is known of the record: its name, its
-// checkpoints, and a head that was entirely on the disk. It is sealed with the folder's key. An
-// attacker who empties the record's tables, deletes the database or restores older tables can't
-// match the size in the witness.
+// A witness is a file outside the database that describes the record: its name, its checkpoints,
+// and a head that was entirely on the disk. It is sealed with the folder's key. An attacker who
+// empties the record's tables, deletes the database or restores older tables can't match the size
+// in the witness.
 //
 // The file has two slots, each with the length of a sealed text (2 bytes) and that text. They are
 // written alternately, in place. One slot is on the disk before the other is written, so one of

@@ -18,8 +18,8 @@ type UpstreamInfo struct {
 type Directory interface {
 	// Upstreams returns all upstreams except Biplane itself, sorted by name.
 	Upstreams() []UpstreamInfo
-	// MemberNames returns the namespace and the name in it of each tool of those upstreams, also of
-	// tools that aren't listed elsewhere.
+	// MemberNames returns the namespace of each tool of these upstreams, and the tool's name in it.
+	// This includes tools that aren't listed elsewhere.
 	MemberNames() iter.Seq2[string, string]
 	// FindTool returns the tool with a path, in the plain form or in one that other systems use.
 	// If there is none, the error is of kind NotFound and names the nearest tools. If there are

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The methods of MCP that a Tool can stand for (see Tool.Method).
+// The MCP methods that a Tool can stand for (see Tool.Method).
 const (
 	ReadResource = "resources/read"
 	GetPrompt    = "prompts/get"
@@ -86,7 +86,7 @@ func NamesMethod(name string) bool {
 	return slices.ContainsFunc(methodTools, func(m methodTool) bool { return name == m.suffix[1:] })
 }
 
-// IsMethod reports whether tools stand for a method of MCP (see Tool.Method).
+// IsMethod reports whether tools stand for an MCP method (see Tool.Method).
 func IsMethod(method string) bool {
 	return slices.ContainsFunc(methodTools, func(m methodTool) bool { return method == m.method })
 }

@@ -15,14 +15,14 @@ const (
 	ResultPath  = Own + ".result" // used by programs to read a large result in parts
 )
 
-// ExecuteTool returns the tool execute without its definition: what is known of a program that
-// is counted without a call of execute.
+// ExecuteTool returns the tool execute without its definition. It stands for a program that is
+// counted without a call of execute.
 func ExecuteTool() *Tool { return &Tool{Upstream: Own, Name: "execute"} }
 
-// SandboxPrefix begins the names of Biplane's own tools for sandboxes of one's own.
+// SandboxPrefix begins the names of Biplane's own tools for principals' own sandboxes.
 const SandboxPrefix = "sandbox_"
 
-// UsesSandbox reports whether t is one of Biplane's own tools for sandboxes of one's own.
+// UsesSandbox reports whether t is one of Biplane's own tools for principals' own sandboxes.
 func UsesSandbox(t *Tool) bool {
 	return t != nil && t.Upstream == Own && strings.HasPrefix(t.Name, SandboxPrefix)
 }

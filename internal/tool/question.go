@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Limits of the questions in the middle of one call.
+// Limits on the questions asked during one call.
 const (
 	MaxRounds    = 10       // times that a server may ask
 	MaxQuestions = 10       // questions at a time
@@ -13,8 +13,8 @@ const (
 	MaxSampling  = 1 << 20  // bytes of a question to a model, or of its answer: they may contain images
 )
 
-// A Question is a request of a tool's server to the client of a call, in the middle of the call
-// (MCP, InputRequest).
+// A Question is a request of a tool's server to the client of a call, during the call (MCP,
+// InputRequest).
 type Question struct {
 	Method string          `json:"method"` // elicitation/create, sampling/createMessage or roots/list
 	Params json.RawMessage `json:"params,omitempty"`

@@ -13,7 +13,7 @@ type Result struct {
 	Raw     json.RawMessage   // an object in the form of MCP's CallToolResult
 	Content []json.RawMessage // content blocks, each an object
 	// Structured is structuredContent; nil if there is none. A tool that is a function may also
-	// return a value that is no object: Raw lacks it then, since MCP allows only objects.
+	// return a value that is not an object: Raw lacks it then, since MCP allows only objects.
 	Structured json.RawMessage
 	IsError    bool // the tool ran and reported failure
 	Simulated  bool // the tool was not called: the program is being planned

@@ -44,7 +44,7 @@ type Tool struct {
 	Raw          json.RawMessage // definition as sent by the upstream, byte for byte; nil for Biplane's own tools
 	// Hidden holds a few of the hidden characters that were removed from the definition.
 	Hidden []rune
-	// Method is the method of MCP that a call of the tool sends, and whose result is the structured
+	// Method is the MCP method that a call of the tool sends, and whose result is the structured
 	// result: ReadResource, for example. It is empty for tools that the upstream lists.
 	Method string
 	// Personal means that the upstream makes calls of the tool with the credentials of the calling
@@ -216,8 +216,8 @@ type Log struct {
 }
 
 // A Principal identifies who a call is made for. The person, the agent and the client software are
-// separate: a person lets an agent act for them, and the agent uses client software with a name of
-// its own. Package identity determines which of them are known; unknown ones are empty. Only ID
+// separate: a person lets an agent act for them, and the agent uses client software, which has its
+// own name. Package identity determines which of them are known; unknown ones are empty. Only ID
 // determines the ownership of sessions and executions.
 type Principal struct {
 	ID     string // stable and unique: "local:ann", "key:ci", "https://login.example.com#248289761001"

@@ -1,5 +1,6 @@
-// Package jsonvalue reads decoded JSON whose form only its author knows: the arguments and results
-// of tools, and the claims of tokens. JSON of a known form is decoded into a struct instead.
+// Package jsonvalue reads decoded JSON whose structure is not known in advance: the arguments and
+// results of tools, and the claims of tokens. JSON of a known structure is decoded into a struct
+// instead.
 package jsonvalue
 
 import "strconv"

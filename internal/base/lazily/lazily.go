@@ -1,5 +1,5 @@
-// Package lazily creates values on first use that most runs of this program never need. Compiling
-// all regular expressions at initialization took longer than many commands.
+// Package lazily creates values on first use, if most runs of this program never need them.
+// Compiling all regular expressions at initialization took longer than many commands.
 package lazily
 
 import (

@@ -23,7 +23,7 @@ func CreateFile(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// SealFile makes f immutable: it can't be written, resized or unsealed any more.
+// SealFile makes f immutable: it can no longer be written, resized or unsealed.
 //
 // The kernel refuses the seal with EBUSY while anything else holds one of the file's pages. On a
 // loaded machine the kernel itself does that for moments, when it reclaims or moves memory. So

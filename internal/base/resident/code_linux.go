@@ -17,8 +17,8 @@ type Code struct{ ranges []addresses }
 // addresses is a range of addresses.
 type addresses struct{ start, end uintptr }
 
-// FindCode finds the program's code in memory. It needs /proc. It finds none of an executable that
-// doesn't depend on its position: its constants are changed when it starts.
+// FindCode locates the program's code in memory, using /proc. It finds none in a
+// position-independent executable, because its constants are relocated at startup.
 func FindCode() (Code, error) {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -42,8 +42,8 @@ func FindCode() (Code, error) {
 	return c, nil
 }
 
-// findRelocations returns where an executable has constants that its loader changes, and protects
-// afterwards. That is everywhere if it doesn't depend on its position.
+// findRelocations returns the addresses of constants that the loader relocates and then makes
+// read-only. In a position-independent executable, these are all addresses.
 func findRelocations(path string) (out []addresses, err error) {
 	f, err := elf.Open(path)
 	if err != nil {

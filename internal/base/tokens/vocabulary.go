@@ -5,10 +5,10 @@ import (
 	"sort"
 )
 
-// vocabulary is the vocabulary of o200k_base; third_party/o200k says where it is from. It is used
-// where it lies in the program's file, so it needs no memory of its own. It has a table for each
-// size of a token, from 1 to maxToken bytes: the number of tokens (3 bytes, big endian), the tokens
-// in order, and their ranks (3 bytes each).
+// vocabulary is the vocabulary of o200k_base; third_party/o200k documents its origin. It is read
+// directly from the program's file, so it needs no heap memory. It has a table for each size of a
+// token, from 1 to maxToken bytes: the number of tokens (3 bytes, big endian), the tokens in order,
+// and their ranks (3 bytes each).
 //
 //go:embed vocabulary.bin
 var vocabulary string

@@ -28,7 +28,7 @@ const maxState = 512
 // A Request describes an agent's request as its span shows it.
 type Request struct {
 	Method   string // of MCP
-	Protocol string // revision of MCP
+	Protocol string // MCP revision
 }
 
 type requestKey struct{}

@@ -1,5 +1,5 @@
-// Package urlpath brings the paths of URLs into one form, so that a path that was decided on is the
-// path that a server sees.
+// Package urlpath converts the paths of URLs to one canonical form, so that policy decides on the
+// same path that the server sees.
 package urlpath
 
 import (

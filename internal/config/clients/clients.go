@@ -1,5 +1,5 @@
 // Package clients reads the MCP servers that are configured in agents' clients, such as editors,
-// and writes a configuration of Biplane that has all of them.
+// and writes a Biplane configuration that has all of them.
 package clients
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An Import is what the files of clients have.
+// An Import is the content of clients' files.
 type Import struct {
 	Files   []File    `json:"files"`
 	Servers []*Server `json:"servers"`
@@ -34,7 +34,7 @@ type File struct {
 	Error   string `json:"error,omitempty"` // why it could not be read
 }
 
-// A Server is one MCP server, with all files that have it.
+// A Server is one MCP server, with all the files that configure it.
 type Server struct {
 	Name    string             `json:"name"`
 	Sources []Source           `json:"sources"`

@@ -40,7 +40,7 @@ type Change struct {
 	Left   []Skipped // servers that stay, with the reason
 	Import *Import   // the servers that are taken out
 
-	record *record      // what PlanUninstall needs; nil: it is to be deleted
+	record *record      // for PlanUninstall; nil: the stored record is deleted
 	backup string       // the file with the text before; empty: none
 	spent  string       // a backup that is no longer needed
 	masker *mask.Masker // has the secrets that a diff hides
@@ -57,7 +57,7 @@ type record struct {
 	Taken   []takenServer `json:"taken"`
 }
 
-// A takenServer is a server that was taken out, with its text.
+// A takenServer is a server that was removed from a client's file, with its original text.
 type takenServer struct {
 	Name   string `json:"name"`
 	Text   string `json:"text"`
@@ -337,7 +337,7 @@ func (d definition) writeEntry() config.ServerEntry {
 	return e
 }
 
-// readDefinitions returns the servers of a configuration of Biplane by name.
+// readDefinitions returns the servers of a Biplane configuration by name.
 func readDefinitions(path string) (map[string]definition, error) {
 	text, err := (Place{File: path, format: codex}).loadText() // with the limit of a configuration
 	if errors.Is(err, fs.ErrNotExist) {

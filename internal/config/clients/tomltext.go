@@ -12,7 +12,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// A tomlFile is a fileText of TOML, in which each server is a table with a header of its own. The
+// A tomlFile is a fileText of TOML, in which each server is a table with its own header. The
 // library that reads TOML can't write it with its comments, so the text of tables is moved. The
 // result is parsed, and compared with what it must be.
 type tomlFile struct {

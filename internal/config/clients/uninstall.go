@@ -51,7 +51,8 @@ func (t Target) PlanUninstall() (*Change, error) {
 // pathBeside returns the path of a file beside the client's.
 func (t *Target) pathBeside(name string) string { return filepath.Join(filepath.Dir(t.File), name) }
 
-// restoreWhole restores the whole text, if its copy is still what it was.
+// restoreWhole restores the original file from its copy, or removes a file that Biplane created. It
+// reports whether that was possible.
 func (c *Change) restoreWhole(r *record) (bool, error) {
 	for _, s := range r.Taken {
 		c.Back = append(c.Back, s.Name)

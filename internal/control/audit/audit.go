@@ -9,8 +9,8 @@
 // kept is stored beside the tree under its digest, so deleting it doesn't change the tree. Digests
 // are keyed (HMAC-SHA256), because a short secret could be guessed from a plain digest.
 //
-// The package owns the contract of the Store that holds the record. Package audittest has a Store
-// in memory and the test suite that every Store must pass.
+// The package owns the contract of the Store that holds the record. Package audittest has an
+// in-memory Store and the test suite that every Store must pass.
 package audit
 
 import (

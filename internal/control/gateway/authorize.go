@@ -68,7 +68,7 @@ func (g *Gateway) DecideProgram(c *tool.Call, findings []tool.Finding) policy.De
 }
 
 // DecideImage decides on a call of execute that names an image which was chosen after the call was
-// decided on. An approval or a stronger tier is not available any more, so it is denied then.
+// decided on. An approval or a stronger tier is no longer available, so it is denied then.
 func (g *Gateway) DecideImage(c *tool.Call) policy.Decision {
 	d := g.decide(requestOf(c, c.Tool))
 	switch {

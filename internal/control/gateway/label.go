@@ -48,8 +48,9 @@ func (o *labelledObserver) carry() error {
 	return o.err
 }
 
-// OnLabels passes further labels on. Without any, the caller has those of the tool when it returns:
-// for tools whose output doesn't only pass the Observer and the result.
+// OnLabels passes further labels on, after the tool's own. A tool calls it without labels to make
+// sure that the caller has the tool's own labels before output bypasses the Observer and the
+// result.
 func (o *labelledObserver) OnLabels(labels []string) error {
 	if err := o.carry(); err != nil || len(labels) == 0 {
 		return err

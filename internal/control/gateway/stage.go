@@ -11,15 +11,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// stages are what every call passes, in this order. Each stage is in the file of its name. To add
-// one, write its file, and add its row here and in ARCHITECTURE.md.
+// stages lists the stages that every call passes, in order. Each is in the file named after it. To
+// add one, write its file, and add its row here and in ARCHITECTURE.md.
 var stages = []stage{
 	{name: "plan", wrap: askPlan},         // a program's question about its plan skips to "record"
 	{name: "attempt", wrap: denyAttempt},  // a call that its program won't make is recorded if its tool is hidden
 	{name: "charge", wrap: charge},        // what the host computes for the call is charged to its caller
 	{name: "resolve", wrap: resolve},      // name to tool
 	{name: "hide", wrap: hide},            // models see tokens instead of personal data
-	{name: "afford", wrap: afford},        // large work needs CPU time that is left
+	{name: "afford", wrap: afford},        // large work is refused if the CPU time is used up
 	{name: "reveal", check: reveal},       // tokens to personal data, where policy allows
 	{name: "validate", check: validate},   // arguments against the tool's schema
 	{name: "authorize", check: authorize}, // policy: allow, deny, ask

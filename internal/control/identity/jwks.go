@@ -28,7 +28,7 @@ const (
 	fetchTime  = 8 * time.Second // for all requests of one fetch
 	fetchBytes = 1 << 20         // of one answer
 	fetchPause = 15 * time.Second
-	// a key that the issuer removed stays valid at most that long, while the issuer answers
+	// how long a key that the issuer removed may stay valid, provided that the issuer answers
 	refreshAfter = 10 * time.Minute
 	staleAfter   = time.Hour // keys older than this are not used
 	mostJWKs     = 100

@@ -57,8 +57,8 @@ const (
 // AllScopes returns all scopes.
 func AllScopes() []Scope { return []Scope{PerPrincipal, PerGroup, PerUpstream, PerTool, PerAll} }
 
-// A Rule limits usage in any window of time. Up to Max may be used at once, and in the long run Max
-// per Window.
+// A Rule limits usage in any window of time. Up to Max may be used at once, and over time Max per
+// Window.
 type Rule struct {
 	What   Quantity
 	Max    float64

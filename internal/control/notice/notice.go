@@ -1,6 +1,6 @@
-// Package notice tells people what needs them: calls that wait for approval, requests that expired,
-// quarantined tools, upstreams that no longer answer, and checkpoints that can't be sent. Notices
-// go to channels: webhooks, Slack, Teams and e-mail.
+// Package notice notifies people of what needs their attention: calls that wait for approval,
+// requests that expired, quarantined tools, upstreams that no longer answer, and checkpoints that
+// can't be sent. Notices go to channels: webhooks, Slack, Teams and e-mail.
 //
 // A notice names its subject and has a link. It never has arguments, results, reasons or names of
 // people, since channels are not subject to policy. Each channel has its own bounded queue, which

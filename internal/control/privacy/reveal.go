@@ -145,7 +145,7 @@ func decodeNestedStrings(raw string, nested int) string {
 	return b.String()
 }
 
-// A stringCollector writes the decoded strings of a JSON text, each on a line of its own.
+// A stringCollector writes the decoded strings of a JSON text, each on a separate line.
 type stringCollector struct {
 	to     *strings.Builder
 	nested int

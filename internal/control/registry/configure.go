@@ -106,7 +106,7 @@ type builder struct {
 	out     *Definition
 	unused  map[string]bool // values that no input has
 	missing []string
-	refused []string // what changes the way in which packages are run
+	refused []string // arguments and variables that change how packages are run
 	problem error
 }
 

@@ -3,8 +3,8 @@
 // A List is a signed document with a version. OpenList reads it from a file or an address, checks
 // its signature, and keeps the last accepted list in the data folder: an older one is never
 // accepted again, and start-up works offline. Each entry has a server in the format of the public
-// MCP registry (server.json). Server.ConfigureServer makes an entry of the configuration from it,
-// and List.CheckRun reports whether what a configuration runs is approved.
+// MCP registry (server.json). Server.ConfigureServer creates a configuration entry from it, and
+// List.CheckRun reports whether what a configuration runs is approved.
 //
 // Descriptions of servers are not trusted. Sizes are limited, texts from them never refer to
 // variables or secrets, and arguments that change what is run are refused unless the team signed

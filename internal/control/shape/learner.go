@@ -54,8 +54,8 @@ type Row struct {
 
 // A Store stores observations.
 type Store interface {
-	// LoadShapes returns at most so many rows, the last used first. It skips rows that were changed
-	// without the key.
+	// LoadShapes returns no more than most rows, the most recently used first. It skips rows that
+	// were changed without the key.
 	LoadShapes(ctx context.Context, most int) ([]Row, error)
 	// SaveShapes stores rows, and replaces those with the same keys.
 	SaveShapes(ctx context.Context, rows []Row) error
@@ -290,7 +290,7 @@ func (o Observation) IsShown() bool { return o.Results >= minShown }
 const (
 	settled   = 20
 	oneOfMany = 10
-	saveEach  = 16 // of the results that are read then, the first of so many writes their number
+	saveEach  = 16 // once a type has settled, every saveEach-th result read writes the number
 )
 
 // prepareTool returns the entry of a tool whose result is to be read next, or nil if it is not to

@@ -101,8 +101,8 @@ type Row struct {
 // A Selection selects rows of a Store.
 type Selection struct {
 	From, To time.Time // From is inclusive, To exclusive; rows merged into days count at the start of the day
-	// Attributes to distinguish besides the Who and the upstream; others are summed up and left
-	// empty.
+	// Attributes to group by, in addition to the subject and the upstream. The others are left
+	// empty, and their rows are summed.
 	Tools, Days, Hours bool
 }
 

@@ -108,7 +108,7 @@ func (w *work) addJob(j job, now time.Time) bool {
 	return true
 }
 
-// aFew is the assumed number of tokens per byte of JSON before any were counted.
+// aFew is the number of tokens per byte of JSON that is assumed before any were counted.
 const aFew = 0.27
 
 // estimateTokens returns the approximate number of tokens in a number of bytes.

@@ -55,7 +55,7 @@ type Config struct {
 	Secrets     Secrets  // resolves them; nil: none is inserted
 }
 
-// A Network knows the addresses of names and of this machine.
+// A Network resolves names, and lists the addresses of this machine.
 type Network interface {
 	// LookupHost returns the addresses of a name.
 	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)

@@ -13,8 +13,8 @@ import (
 // An Exchange is a connection or a request of a program in a sandbox. The context of the call that
 // policy decides on carries it, since its bytes don't fit into arguments and results.
 type Exchange interface {
-	// MakeExchange makes the connection or the request by a Client. u is the URL that was decided
-	// on. The result is for the record.
+	// MakeExchange makes the connection or the request with a Client. u is the URL that policy
+	// decided on. The result is for the record.
 	MakeExchange(ctx context.Context, c *Client, u *url.URL) (*tool.Result, error)
 }
 

@@ -45,7 +45,7 @@ var placeholders = lazily.Regexp(placeholderStart + `[A-Za-z0-9_]*`)
 const maxScrubbed = 32 << 20
 
 // insertSecrets replaces the placeholders in the headers of a request by values. It returns a
-// Masker of these, or nil if there are none. A placeholder in another place than its own is an
+// Masker of these, or nil if there are none. A placeholder in a place other than its own is an
 // error.
 func (c *Client) insertSecrets(r *http.Request) (*mask.Masker, error) {
 	var used *mask.Masker
@@ -157,8 +157,8 @@ func scrubAnswer(resp *http.Response, used *mask.Masker) error {
 	return nil
 }
 
-// sendWithSecrets sends a request with the values of its placeholders, by a function that sends it,
-// and removes them from the answer.
+// sendWithSecrets inserts the values of a request's placeholders, sends it with a function, and
+// removes the values from the answer.
 func (c *Client) sendWithSecrets(r *http.Request, by http.RoundTripper) (*http.Response, error) {
 	used, err := c.insertSecrets(r)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/wasm"
 )
 
-// Command is the argument that makes this program such a process. The arguments after it come from
-// sandbox/child, which starts it.
+// Command is the argument that runs this program as such a process. The arguments after it come
+// from sandbox/child, which starts it.
 const Command = ahead.Command
 
 func init() {

@@ -35,7 +35,7 @@ type Execution struct {
 	// Notes are hints for the agent: calls never awaited, doubts about the program.
 	Notes   []string  `json:"notes,omitempty"`
 	Tier    tool.Tier `json:"tier"`
-	Image   string    `json:"image,omitempty"`   // what its sandbox was made of; empty: the default
+	Image   string    `json:"image,omitempty"`   // image of its sandbox; empty: the default
 	Missing []string  `json:"missing,omitempty"` // protections of the sandbox that are unavailable on this host
 	Session string    `json:"session"`
 	Labels  []string  `json:"labels,omitempty"` // labels of the data that it or its submitter had read

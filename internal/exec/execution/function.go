@@ -9,8 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Function is a prepared program that implements a tool. It runs as an execution of its own,
-// without session, plan and journal: the call that it answers is recorded like one of any upstream.
+// A Function is a prepared program that implements a tool. It runs as a separate execution, without
+// session, plan and journal: the call that it answers is recorded like a call of any upstream.
 type Function struct {
 	Program  *program.Program
 	Language string // "typescript" or "python"

@@ -57,7 +57,7 @@ func (r *run) finish(err error) {
 	r.state.publish(f)
 }
 
-// makeAnswer returns the execution as a model may see it, nil if hiding failed, and the answer. It
+// makeAnswer returns the execution as a model may see it (nil if hiding failed), and the answer. It
 // also returns a note on the parts left out of the answer; empty: none.
 func (r *run) makeAnswer(e *execution.Execution) (shown *execution.Execution, res *tool.Result, note string) {
 	err := r.guard("an answer", func() (err error) {
@@ -74,8 +74,8 @@ func (r *run) makeAnswer(e *execution.Execution) (shown *execution.Execution, re
 	return shown, res, note
 }
 
-// conceal returns the execution that is kept in memory, which agents receive, too: what a model may
-// see of it. shown is nil if hiding failed.
+// conceal returns a copy of e to keep in memory and send to agents, with only what a model may see.
+// shown is nil if hiding failed.
 func (r *run) conceal(e, shown *execution.Execution, note string) *execution.Execution {
 	out := *e
 	switch {

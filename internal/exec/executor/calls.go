@@ -70,8 +70,8 @@ func (d *dialog) startCall(c *sandbox.GuestCall) error {
 	return nil
 }
 
-// runInTurn calls f in a goroutine of its own. f waits for its turn, which was joined when
-// runInTurn was called: turns come in the order in which the program makes its calls.
+// runInTurn calls f in a separate goroutine. f waits for its turn, which was joined when runInTurn
+// was called: turns come in the order in which the program makes its calls.
 func (cs *calls) runInTurn(f func(turn chan struct{})) {
 	turn := cs.turns.Join()
 	cs.running.Go(func() {
@@ -330,8 +330,8 @@ func (cs *calls) readOutcome(path string, res *tool.Result, err error,
 	return value, err
 }
 
-// addAnswer counts the value of a call of a tool, until releaseCall. It returns an error if the
-// program would have too much to read.
+// addAnswer counts the value of a tool's call until releaseCall is called. It returns an error if
+// the program would have too much to read.
 func (s *state) addAnswer(path string, value json.RawMessage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

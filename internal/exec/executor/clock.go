@@ -36,7 +36,7 @@ func (c *clock) chargeTime(used time.Duration) {
 	c.left = max(c.limit-used, 1)
 }
 
-// startTiming starts the clock. Each function is called in a goroutine of its own: expire when the
+// startTiming starts the clock. Each function is called in a separate goroutine: expire when the
 // time may be used up, wake when the program's timer has expired.
 func (c *clock) startTiming(expire, wake func()) {
 	c.mu.Lock()

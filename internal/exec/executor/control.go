@@ -59,8 +59,8 @@ type Supervisor interface {
 	// AdmitProgram returns an error if the program of an execute call may not run, because of what
 	// the review found in it. It is called before the program runs, and only if there are findings.
 	AdmitProgram(c *tool.Call, execution string, findings []tool.Finding) error
-	// AdmitImage returns an error if the program of an execute call may not run in a sandbox that
-	// is made of an image. The call names that image; as it was made, it named none.
+	// AdmitImage returns an error if the program of an execute call may not run with an image. The
+	// call names that image; as the agent made it, it named none.
 	AdmitImage(c *tool.Call, execution, image string) error
 	// ReadmitExecution is called for each execution that continues after a restart, with the
 	// execute call that began it. done is called when it ends. It may be nil.

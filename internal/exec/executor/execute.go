@@ -26,7 +26,7 @@ type arguments struct {
 	carries  *journal.Planned // the plan that this program carries out; nil: none
 	tier     tool.Tier        // the weakest tier that policy allows and the caller accepts
 	kind     string           // the kind of sandbox that it must run in; empty: any
-	image    string           // what its sandbox is made of; empty: as its imports need
+	image    string           // image of its sandbox; empty: as its imports need
 }
 
 // Execute returns the tool execute: {code, language?, session?, timeout_seconds?, tier?}. Its
@@ -138,8 +138,8 @@ func (x *Executor) answerOf(ctx context.Context, c *tool.Call, id string) (*tool
 const (
 	// progressEvery is the minimum interval between progress notifications.
 	progressEvery = 500 * time.Millisecond
-	// progressAtLeast is the interval after which one is sent even without progress: clients time
-	// out when a call is silent, and extend the timeout otherwise.
+	// progressAtLeast is the interval after which a notification is sent even without progress:
+	// clients time out when a call is silent, and extend the timeout otherwise.
 	progressAtLeast = 5 * time.Second
 )
 
@@ -220,9 +220,9 @@ func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-ch
 	}
 }
 
-// progress returns how far the calls are. Done is the number of seconds since the execution began:
-// it must increase each time (MCP, basic/utilities/progress), and the total number of calls is
-// unknown.
+// progress returns the progress of the calls. Done is the number of seconds since the execution
+// began: it must increase each time (MCP, basic/utilities/progress), and the total number of calls
+// is unknown.
 func (r *run) progress() tool.Progress {
 	p := describeProgress(r.state.snapshot(), time.Since(r.began))
 	r.hideText(&p.Message)

@@ -20,9 +20,9 @@ type Hosts interface {
 	PermitsConnection(c *tool.Call) bool
 }
 
-// A traffic has the connections of one program decided on and recorded, as calls on its behalf. It
-// is a sandbox.Traffic. Connections are not in the journal: a guest that makes them is not
-// replayed.
+// A traffic has the connections of one program authorized and recorded, as calls on the program's
+// behalf. It is a sandbox.Traffic. Connections are not in the journal: a guest that makes them is
+// not replayed.
 type traffic struct {
 	calls *calls
 	made  atomic.Int64

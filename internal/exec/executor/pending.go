@@ -65,7 +65,7 @@ func (p *pending) blockAll(outstanding int) bool {
 // A signal wakes one of those who receive from it. It is safe for concurrent use.
 type signal chan struct{}
 
-// send wakes one who waits, now or later.
+// send wakes one receiver, now or later.
 func (s signal) send() {
 	select {
 	case s <- struct{}{}:
@@ -81,8 +81,8 @@ type holdReporter struct {
 	reported bool          // outer was last notified of a pending decision
 }
 
-// report notifies outer when decisions become pending, and when none is any more. some is one
-// of them, or nil. r.mu is held.
+// report notifies outer when decisions become pending, and when none is pending any longer. some is
+// one of them, or nil. r.mu is held.
 func (r *holdReporter) report(some *tool.Hold) {
 	if waits := some != nil; r.outer != nil && waits != r.reported {
 		r.reported = waits

@@ -16,11 +16,11 @@ import (
 )
 
 // A planned program runs twice. The first execution reads, and notes its writes without making
-// them; none of its results are kept. At its end it proposes all writes at once, in a call of its
-// own through the gateway. When a person has approved the plan, that call runs the program again,
-// as a second execution. This one receives the results that the first one read, and sees the same
-// random numbers and the same time. It may make the calls of the plan. Its result becomes the
-// result of the first execution.
+// them; none of its results are kept. At its end it proposes all writes at once, in a separate call
+// through the gateway. When a person has approved the plan, that call runs the program again, as a
+// second execution. This one receives the results that the first one read, and sees the same random
+// numbers and the same time. It may make the calls of the plan. Its result becomes the result of
+// the first execution.
 
 // A planState is the plan of a run; nil if the run has nothing to do with a plan.
 type planState struct {

@@ -179,7 +179,7 @@ func (p *proposal) startCarrier(ctx context.Context, id string, approved json.Ra
 	p.x.runs.begin(b)
 	if !p.x.start(func() { b.runToEnd(a) }) {
 		b.history.Freeze() // the next process starts it
-		<-p.ctx.Done()     // this process ends, and the planned execution goes on in the next one
+		<-p.ctx.Done()     // this process ends, and the planned execution continues in the next one
 		return nil, context.Cause(p.ctx)
 	}
 	return b, nil

@@ -58,7 +58,7 @@ func isInterruption(err error) bool {
 	return e != nil && e.Kind == interruptedKind
 }
 
-// restoreCall copies what the journal knows of a call. A call without an outcome that gets here is
+// restoreCall copies what the journal has of a call. A call without an outcome that gets here is
 // read-only or idempotent (see lost in recover.go), and is made again.
 func (cs *calls) restoreCall(p *programCall, k *journal.Call) error {
 	if k.Tool != p.path || !k.Is(tool.CallDigest(p.path, p.Args)) {

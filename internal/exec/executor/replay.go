@@ -243,8 +243,8 @@ func (r *replay) tryOther(ctx context.Context, o execution.ReplayOptions) error 
 	return nil
 }
 
-// mergeNamespaces returns the upstreams that a program finds: the current ones, and the ones in the
-// program that it replaces, which may be gone.
+// mergeNamespaces returns the upstreams that a program can use: the current ones, and the ones of
+// the program that it replaces, which may no longer exist.
 func mergeNamespaces(p *program.Program, was *journal.Prepared) map[string][]string {
 	all := maps.Clone(was.Namespaces)
 	if all == nil {

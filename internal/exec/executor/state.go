@@ -63,8 +63,8 @@ func (s *state) countMessage() (tooMany, ended bool) {
 	return s.messages > maxMessages, s.end != nil
 }
 
-// lastMessage returns the last message of the guest, which is nil if it has not sent it, and how
-// many it has sent.
+// lastMessage returns the guest's last message, or nil if it has not sent it yet, and the number of
+// its messages.
 func (s *state) lastMessage() (end *sandbox.GuestMessage, sent int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,7 @@ type suspension struct {
 	stopRun       context.CancelCauseFunc // ends the guest's current Run
 }
 
-// start calls check in a goroutine of its own whenever the program may have waited for long enough.
+// start calls check in a separate goroutine whenever the program may have waited for long enough.
 func (s *suspension) start(check func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,9 +143,9 @@ func (s *suspension) tryPause(now time.Time, heldOnly bool, soon time.Duration, 
 	s.setTimer(max(wait, again))
 }
 
-// remaining returns for how long the program must go on waiting before it is suspended, if it must
-// have waited for at most most. It also returns when to check again if it can't be suspended then.
-// s.mu is held.
+// remaining returns how much longer the program must wait before it is suspended. The required time
+// is s.patience, but at most most. It also returns when to check again if the program can't be
+// suspended then. s.mu is held.
 func (s *suspension) remaining(now time.Time, most time.Duration) (wait, again time.Duration) {
 	patience := min(s.patience, most)
 	return patience - now.Sub(s.lastActive), patience / 4

@@ -21,7 +21,7 @@ type callTable struct {
 	results     lastResults
 }
 
-// addAnswer counts the value of a call that has ended, until removeAnswer. It returns an error if
+// addAnswer counts the value of an ended call until removeAnswer is called. It returns an error if
 // the program would have too much to read.
 func (t *callTable) addAnswer(path string, value json.RawMessage) error {
 	if len(value) > 0 && t.unread > 0 && t.unread+len(value) > maxAnswers {
@@ -42,7 +42,7 @@ func (t *callTable) refuseCall() int {
 // removeAnswer removes a value of size bytes that the program has read.
 func (t *callTable) removeAnswer(size int) { t.unread -= size }
 
-// endCall records that a call was answered, and reports whether none is outstanding any more.
+// endCall records that a call was answered, and reports whether it was the last outstanding one.
 func (t *callTable) endCall() bool {
 	t.outstanding--
 	return t.outstanding == 0

@@ -47,7 +47,7 @@ func (u *unwritten) addLog(l *journal.Log) {
 	u.amend(due)
 }
 
-// amendAll writes the end of executions again whose journals could not be written.
+// amendAll retries writing the ends of executions whose journals could not be written.
 func (u *unwritten) amendAll() {
 	u.mu.Lock()
 	due := u.logs

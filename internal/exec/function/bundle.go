@@ -86,7 +86,7 @@ const (
 	filesSpace = "folder"
 )
 
-// bundleFiles makes one CommonJS module of f and all that it imports.
+// bundleFiles bundles f and everything that it imports into one CommonJS module.
 func (f *File) bundleFiles(folder fs.FS) error {
 	b := &bundler{folder: folder, texts: map[string]string{}}
 	r := api.Build(api.BuildOptions{
@@ -242,7 +242,7 @@ func (b *bundler) resolveImport(a api.OnResolveArgs) (to, space string, err erro
 	}
 }
 
-// nodeModules are the modules of Node that the sandbox has.
+// nodeModules are the Node.js modules that the sandbox has.
 var nodeModules = map[string]bool{
 	"fs": true, "fs/promises": true, "os": true, "buffer": true, "path": true, "path/posix": true,
 	"timers/promises": true, "util": true, "url": true, "crypto": true,

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// A docComment is a documentation comment of TypeScript or JavaScript (JSDoc, TSDoc).
+// A docComment is a TypeScript or JavaScript documentation comment (JSDoc, TSDoc).
 type docComment struct {
 	description string
 	params      map[string]docParam

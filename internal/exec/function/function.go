@@ -1,4 +1,4 @@
-// Package function makes programs of the files of a tool folder: one that describes what a file
+// Package function turns the files of a tool folder into programs: one that describes what a file
 // exports, and one for each call of an exported function. It reads files and writes code, but runs
 // nothing: all code of a folder, even that at the top level of its files, runs in a sandbox.
 package function

@@ -164,7 +164,7 @@ func failureText(f *execution.Failure) string {
 	return f.Message
 }
 
-// newResult returns the result of a function that returned. A value that is already a result of MCP
+// newResult returns the result of a function that returned. A value that is already an MCP result
 // is returned as it is.
 func newResult(r *execution.FunctionResult) (*tool.Result, error) {
 	value := bytes.TrimSpace(r.Value)

@@ -18,7 +18,7 @@ const (
 	signToken     // one of ( ) { } [ ] < > , ; : | & ? = => ... and other single characters
 )
 
-// A token is a token of TypeScript, with the documentation comment before it.
+// A token is a TypeScript token, with the documentation comment before it.
 type token struct {
 	kind tokenKind
 	text string

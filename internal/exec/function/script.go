@@ -54,7 +54,7 @@ func quoteValue(v any) string {
 	return quoteJSON(raw)
 }
 
-// quoteJSON returns JSON as a string literal of JavaScript and Python.
+// quoteJSON returns JSON as a string literal in JavaScript and Python.
 func quoteJSON(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		raw = json.RawMessage("null")

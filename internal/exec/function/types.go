@@ -69,8 +69,8 @@ const (
 	maxParams    = 50
 )
 
-// A typeReader converts types of TypeScript to JSON Schema. Types that have none become any, with
-// a note.
+// A typeReader converts TypeScript types to JSON Schema. Types that have none become any, with a
+// note.
 type typeReader struct {
 	files []string // texts in which named types are looked up
 	notes []string
@@ -332,7 +332,7 @@ func (r *typeReader) readWord(name string) (s schema, undefined bool) {
 	return r.readTypeName(name, args, r.toks[from:min(r.at, len(r.toks))])
 }
 
-// readTypeName reads a generic type of TypeScript, or one that the files declare.
+// readTypeName reads a generic TypeScript type, or one that the files declare.
 func (r *typeReader) readTypeName(name string, args []schema, written []token) (s schema, undefined bool) {
 	arg := func(i int) schema {
 		if i < len(args) {

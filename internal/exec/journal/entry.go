@@ -46,7 +46,7 @@ type Begin struct {
 	// in; empty: any.
 	Tier    tool.Tier `json:"tier,omitempty"`
 	Sandbox string    `json:"sandbox,omitempty"`
-	Image   string    `json:"image,omitempty"` // what the sandbox is made of; empty: as the imports need
+	Image   string    `json:"image,omitempty"` // image of the sandbox; empty: as the imports need
 }
 
 // A File is an attachment of a program. Its path is relative to ./workspace.
@@ -74,7 +74,7 @@ type Prepared struct {
 	// Programs is the number of programs in the session's journal: its guest is in the state that
 	// they left.
 	Programs int    `json:"programs,omitempty"`
-	Image    string `json:"image,omitempty"`   // what its sandbox was made of; empty: the default
+	Image    string `json:"image,omitempty"`   // image of its sandbox; empty: the default
 	Sandbox  string `json:"sandbox,omitempty"` // kind of sandbox; empty: the only one that there was
 }
 

@@ -22,7 +22,7 @@ const (
 	leafLife      = 24 * time.Hour
 )
 
-// An authority issues the certificates with which TLS of one sandbox is opened. No one else trusts
+// An authority issues the certificates for decrypting the TLS of one sandbox. No one else trusts
 // it.
 type authority struct {
 	key  *ecdsa.PrivateKey

@@ -68,9 +68,9 @@ func (s *service) serveLongNames(c net.Conn) {
 	}
 }
 
-// answerQuestion returns the answer to a question of a program, or nil if it is none. No question
-// leaves the sandbox: a permitted name has an address of the sandbox's own, and is looked up when a
-// connection to it was permitted.
+// answerQuestion returns the answer to a program's question, or nil if the message is not a
+// question. No question leaves the sandbox: a permitted name has an address of the sandbox's own,
+// and is looked up when a connection to it was permitted.
 func (s *service) answerQuestion(b []byte) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(b)

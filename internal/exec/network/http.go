@@ -58,7 +58,7 @@ func (s *service) serveHTTP(o *origin) {
 
 type originKey struct{}
 
-// newServer returns the server of HTTP requests.
+// newServer returns the server for HTTP requests.
 func (s *service) newServer() *http.Server {
 	return &http.Server{Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaders,
 		DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0),

@@ -1,6 +1,7 @@
 // Package network is the host's end of the networks of sandboxes. A sandbox has no route to
-// anything. Listeners inside it, which it passed out when it started (package netns), are served
-// here: a name server, an HTTP proxy, and listeners that accept connections to any address.
+// anything. Its only connections are listeners inside it, which it handed to the host when it
+// started (package netns). They are served here: a name server, an HTTP proxy, and listeners that
+// accept connections to any address.
 //
 // The name server answers only names that policy could permit, each with an address of 127.0.0.0/8
 // of its own. So a connection's address says which name the program meant. What a client says about
@@ -8,9 +9,9 @@
 // Then policy decides, as on a program's fetch (sandbox.Traffic), and package egress connects to a
 // checked address.
 //
-// TLS passes through unopened if policy permits the connection whatever its requests are. Otherwise
-// it is opened with a certificate of an authority that only this sandbox trusts, and each request
-// is decided on.
+// TLS passes through encrypted if policy permits the connection whatever its requests are.
+// Otherwise it is decrypted with a certificate from an authority that only this sandbox trusts, and
+// each request is decided on.
 package network
 
 import (
@@ -29,7 +30,7 @@ const (
 	maxRecorded    = 1000 // refusals in one run; further ones are dropped unrecorded
 	maxHeaders     = 64 << 10
 	sniffTime      = 10 * time.Second       // for the first bytes of a client
-	silentTime     = 500 * time.Millisecond // for a client that may wait for its server to begin
+	silentTime     = 500 * time.Millisecond // for a client whose protocol may let the server speak first
 	headerTime     = 30 * time.Second
 	idleTime       = 2 * time.Minute
 	requestTime    = 15 * time.Minute
@@ -41,7 +42,7 @@ type Config struct {
 	Authorities string // further certificates that sandboxes trust, in PEM
 	// Variables are further environment variables of programs: NAME=value.
 	Variables []string
-	// Opened are hosts to which TLS is always opened, in lower case.
+	// Opened are the hosts, in lower case, whose TLS is always decrypted.
 	Opened []string
 	Log    *slog.Logger
 }

@@ -67,8 +67,8 @@ func (p *peeked) peekFirst(wait time.Duration) ([]byte, error) {
 // handshake is the first byte of a TLS connection.
 const handshake = 22
 
-// serveTarget serves a connection to a target, and closes it. Its first bytes say whether it is TLS
-// or HTTP. Everything else is decided on as a whole.
+// serveTarget serves a connection to a target, and closes it. The first bytes show whether it is
+// TLS or HTTP. Any other connection is allowed or denied as a whole.
 func (s *service) serveTarget(p *peeked, t target) {
 	wait := silentTime
 	if t.port == 80 || t.port == 443 {
@@ -91,7 +91,7 @@ func (s *service) serveTarget(p *peeked, t target) {
 // methods lists the methods of requests.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// isHTTP reports whether a client begins with a request of HTTP, or with a part of its method.
+// isHTTP reports whether first begins an HTTP request, or a part of its method.
 func isHTTP(first []byte) bool {
 	if len(first) == 0 {
 		return false

@@ -1,10 +1,10 @@
-// Package owned keeps sandboxes of one's own: machines (sandbox.Machine) that belong to a
+// Package owned keeps principals' own sandboxes: machines (sandbox.Machine) that belong to a
 // principal, with files that outlive their processes. Their operations are tools (ListTools), so
 // each is a call that passes the gateway.
 //
 // A sandbox that is not used goes to standby: its processes are frozen, then their memory is taken
-// back, then they are ended, with the files kept. The next use wakes it, and the answer says from
-// which state.
+// back, then they are ended, with the files kept. The next use wakes it, and the answer names the
+// state that it was in.
 package owned
 
 import (
@@ -67,7 +67,7 @@ func setDefault[T int | int64 | time.Duration](v *T, def T) {
 	}
 }
 
-// A Record is what is stored of a sandbox.
+// A Record is the stored form of a sandbox.
 type Record struct {
 	ID      string        `json:"id"`
 	Owner   string        `json:"owner"` // ID of the principal

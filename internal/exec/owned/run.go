@@ -14,10 +14,10 @@ import (
 
 const (
 	maxOutput = 64 << 20 // bytes that a command may write
-	keptEnds  = 32 << 10 // bytes at the beginning and at the end of a stream that the answer has
+	keptEnds  = 32 << 10 // bytes that an answer keeps of the beginning of a stream, and of its end
 )
 
-// An output is what a command wrote, as its answer has it.
+// An output is a command's output, as its answer contains it.
 type output struct {
 	Out     string        `json:"stdout"`
 	Err     string        `json:"stderr"`

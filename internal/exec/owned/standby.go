@@ -422,7 +422,7 @@ func (s *Sandboxes) RunKeeper(ctx context.Context) {
 	}
 }
 
-// A due is what becomes of a sandbox, and when.
+// A due is the next change of a sandbox's state, and its time.
 type due struct {
 	box  *box
 	what State // Frozen, Stopped; empty: it is removed

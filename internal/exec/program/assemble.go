@@ -330,7 +330,7 @@ func split(r reader, code *tokens, bare bool) (top []stmt, body [2]int, ok bool)
 	return top, [2]int{n, n}, bare
 }
 
-// says reports whether a word occurs in the agent's text. If it does, the compiler uses other names
+// says reports whether the agent's text contains a word. If it does, the compiler uses other names
 // for its own helpers.
 func says(code *tokens, name string) bool {
 	for i := range code.list {

@@ -35,8 +35,8 @@ func FromBundle(b Bundled) *Program {
 	return &Program{Runtime: "js", Code: before + b.Code, Name: FileName, lead: lines, bundled: &bundled{Bundled: b}}
 }
 
-// FromBundle is like the function FromBundle. The program also has the names by which the words of
-// own, its source, refer to tools that a principal can see.
+// FromBundle is like the function FromBundle. own is the program's source. The program also gets
+// the names that own uses for tools that the principal can see.
 func (p *Preparer) FromBundle(who tool.Principal, b Bundled, own string) *Program {
 	prog := FromBundle(b)
 	prog.Source = own

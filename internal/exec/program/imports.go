@@ -8,7 +8,7 @@ import (
 )
 
 // ForeignModules returns the modules among specifiers of a program in TypeScript that are neither
-// its own files nor tools: modules of Node.js, without "node:", and npm packages.
+// its own files nor tools: Node.js modules, without "node:", and npm packages.
 func ForeignModules(specifiers []string) (out []string) {
 	for _, s := range specifiers {
 		s = strings.TrimPrefix(s, "node:")
@@ -23,7 +23,7 @@ func ForeignModules(specifiers []string) (out []string) {
 	return slices.Compact(out)
 }
 
-// importLine matches an import statement of Python at the beginning of a line. Its groups are the
+// importLine matches a Python import statement at the beginning of a line. Its groups are the
 // module of "from", and the list of "import".
 var importLine = lazily.Regexp(`(?m)^[ \t]*(?:` +
 	`from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b|import[ \t]+([^\n#;]+))`)

@@ -8,8 +8,8 @@ import (
 )
 
 // fetchSource implements fetch (https://fetch.spec.whatwg.org) by calls that policy decides on like
-// any others. A redirect is a call of its own, and is decided on again. It is prepended to programs
-// that use fetch. It is not part of the engine, so that snapshots of guests remain valid.
+// any others. A redirect is a separate call, and is decided on again. The source is prepended to
+// programs that use fetch. It is not part of the engine, so that snapshots of guests remain valid.
 //
 //go:embed fetch.js
 var fetchSource string

@@ -17,7 +17,7 @@ type MachineSpec struct {
 	// machine only, and outlives it.
 	Folder    string
 	Owner     string  // its owner, whose volumes of the image it has
-	Image     string  // what it is made of; empty: the host's /usr
+	Image     string  // image of the machine; empty: the host's /usr
 	Mounts    []Mount // further folders of the host, read-only
 	Memory    int64   // hard limit of the memory of all processes, in bytes
 	Processes int     // maximum number of processes and threads
@@ -35,8 +35,8 @@ type Machine interface {
 	Freezer
 	// OpenStream opens a stream to the agent. The machine must not be frozen.
 	OpenStream(ctx context.Context) (net.Conn, error)
-	// ReclaimMemory makes the system take back memory of a frozen machine, and returns how much.
-	// An error names what this host lacks.
+	// ReclaimMemory makes the system reclaim memory of a frozen machine, and returns the amount. An
+	// error names what this host lacks.
 	ReclaimMemory() (freed int64, err error)
 	// EndSignal returns a channel that is closed when all processes of the machine have ended.
 	EndSignal() <-chan struct{}

@@ -15,13 +15,13 @@ type Network interface {
 	NewGate() (Gate, error)
 }
 
-// A Gate is the host's end of the network of one sandbox: nothing leaves the sandbox but through
-// it. Without traffic, it refuses everything.
+// A Gate is the host's end of the network of one sandbox: everything that leaves the sandbox passes
+// through it. Without traffic, it refuses everything.
 type Gate interface {
 	// DescribeSetup returns what the sandbox needs to know.
 	DescribeSetup() netns.Setup
-	// AttachListeners accepts the listeners that the sandbox passed out, in the order of package
-	// netns. It is called once, and closes the files.
+	// AttachListeners accepts the listeners that the sandbox passed to the host, in the order of
+	// package netns. It is called once, and closes the files.
 	AttachListeners(files []*os.File) error
 	// OpenTraffic serves the sandbox until close is called, which ends its connections. One
 	// program's traffic is open at a time.

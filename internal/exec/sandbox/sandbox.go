@@ -54,10 +54,10 @@ type Spec struct {
 	CPU     time.Duration // CPU time of the guest in one Run
 	Stack   int64         // bytes of the guest's own stack
 	Output  int64         // bytes that the guest may write to the guest stream in one Run
-	Image   string        // what the sandbox is made of, for an Imager; empty: its default
+	Image   string        // image of the sandbox, for an Imager; empty: its default
 }
 
-// An Image is what sandboxes can be made of.
+// An Image is an image that sandboxes can be created from.
 type Image struct {
 	Name     string
 	Tier     tool.Tier           // the weakest tier at which its programs run
@@ -67,7 +67,7 @@ type Image struct {
 	Built    bool                // it can be used now
 }
 
-// An Imager is a Driver whose sandboxes can be made of images.
+// An Imager is a Driver that can create sandboxes from images.
 type Imager interface {
 	// ListImages returns all images by name, also unbuilt ones.
 	ListImages() ([]Image, error)

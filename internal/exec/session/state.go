@@ -16,7 +16,7 @@ import (
 type State struct {
 	Guests  []Guest `json:"guests,omitempty"`
 	Sandbox string  `json:"sandbox,omitempty"` // kind of sandbox of its guests; see guest.StateKind
-	Image   string  `json:"image,omitempty"`   // what its sandbox is made of; empty: the default
+	Image   string  `json:"image,omitempty"`   // image of its sandbox; empty: the default
 	Files   string  `json:"files,omitempty"`   // ID of the blob that lists the files; empty: none
 	Journal Mark    `json:"journal"`
 	// Labels are the labels that the session had when it was saved, sorted. Store.Labels may return

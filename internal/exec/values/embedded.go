@@ -7,8 +7,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// WithHandles returns the result of a method of MCP, with handles in place of its binary contents
-// and of the content blocks in its messages. keep stores their blocks. Other methods' results are
+// WithHandles returns the result of an MCP method, with handles in place of its binary contents and
+// of the content blocks in its messages. keep stores their blocks. Other methods' results are
 // unchanged.
 func WithHandles(method string, result json.RawMessage,
 	keep func(Block, json.RawMessage) string) (json.RawMessage, error) {

@@ -35,7 +35,7 @@ type Block struct {
 // structuredContent if present. Otherwise a text that is a complete JSON object or array is parsed,
 // and other text is a string. Several blocks become an array. Images, audio and resources become
 // handles, and keep stores their blocks. So do the binary contents and the content blocks in the
-// result of a method of MCP; method is empty for other tools. It returns an error if the answer is
+// result of an MCP method; method is empty for other tools. It returns an error if the answer is
 // not a valid MCP result.
 func Of(method string, r *tool.Result, keep func(Block, json.RawMessage) string) (json.RawMessage, error) {
 	v, err := resultValue(r, keep)
@@ -196,7 +196,7 @@ const (
 )
 
 // ErrorData returns the structured content of a failed tool call. If it is large, only the fields
-// remain with which HTTP APIs say what to do. It returns nil if there is none.
+// in which HTTP APIs report status and retries remain. It returns nil if there is none.
 func ErrorData(r *tool.Result) json.RawMessage {
 	if len(r.Structured) <= maxErrorData && isShallow(r.Structured, maxErrorDepth) {
 		return r.Structured
@@ -214,7 +214,8 @@ func ErrorData(r *tool.Result) json.RawMessage {
 	return out
 }
 
-// isShallow reports whether maps and lists of a JSON value are nested at most so many levels deep.
+// isShallow reports whether maps and lists of a JSON value are nested no more than most levels
+// deep.
 func isShallow(v json.RawMessage, most int) bool {
 	depth, text, escaped := 0, false, false
 	for _, c := range v {

@@ -9,7 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Limits of paths, with Linux's limit for names; they apply to every quota.
+// Limits on paths, whatever the quota. The limit on names is Linux's.
 const (
 	maxName  = 255   // bytes of one name
 	maxPath  = 1_024 // bytes of a path

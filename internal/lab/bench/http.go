@@ -64,7 +64,7 @@ type web struct {
 	next int
 }
 
-// revision is the newest revision of MCP that has sessions over HTTP.
+// revision is the newest MCP revision that has sessions over HTTP.
 const revision = "2025-11-25"
 
 // dialWeb performs the handshake.

@@ -248,7 +248,8 @@ var yardsticks = append([]row{
 		beside: "fresh_ts"},
 }, cpuYardsticks()...)
 
-// gatewayRows are the yardsticks of each gateway that the user named, without its name as prefix.
+// gatewayRows are the yardsticks for each gateway that the user named. The gateway's name is added
+// as a prefix.
 var gatewayRows = []row{
 	{name: "_initialize", unit: "ms", what: "from the start of its process to the end of the handshake"},
 	{name: "_tools_list_bytes", unit: "bytes",

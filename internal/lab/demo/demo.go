@@ -133,7 +133,7 @@ func (r *runner) runWays(ctx context.Context, path string) (*Report, error) {
 	return rep, nil
 }
 
-// ServeConfig is a configuration of Biplane.
+// ServeConfig is a Biplane configuration.
 type ServeConfig struct {
 	Servers   map[string]StdioServer `json:"mcpServers"`
 	Mode      string                 `json:"mode"`

@@ -14,7 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// protocol is the revision of MCP that the demonstration's servers and agents speak.
+// protocol is the MCP revision that the demonstration's servers and agents speak.
 const protocol = "2025-11-25"
 
 const (

@@ -1,6 +1,6 @@
 package demo
 
-// The values that the records of the demonstration are made of.
+// The words that the demonstration's records are generated from.
 
 type place struct{ city, country, region string }
 

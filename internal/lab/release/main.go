@@ -1,4 +1,4 @@
-// Release makes the files of a release of Biplane: an archive and a list of components (SBOM) for
+// Release builds the files of a Biplane release: an archive and a list of components (SBOM) for
 // each system, their checksums, and a formula for Homebrew. The same commit, version and Go
 // toolchain make the same bytes: builds have no paths, times or identities of the machine, and all
 // times in archives are that of the commit.

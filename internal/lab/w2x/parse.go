@@ -10,8 +10,8 @@ const (
 	maxLocals = 50_000    // of a function
 	maxTable  = 10_000_000
 	maxPages  = 65536
-	// The generated Go may be this many bytes longer than the given multiple of the module; real
-	// modules need a factor of five.
+	// The generated Go may have at most outputBase bytes plus outputFactor bytes for each byte of
+	// the module. Real modules need a factor of five.
 	outputBase, outputFactor = 1 << 20, 32
 	// perLocal is the cost of declaring a parameter or local, in bytes.
 	perLocal = 20

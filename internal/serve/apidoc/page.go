@@ -128,7 +128,7 @@ func contentText(all map[string]content) template.HTML {
 	return ""
 }
 
-// schemaText writes a schema in the style of TypeScript, with links to the named types.
+// schemaText writes a schema in TypeScript style, with links to the named types.
 func schemaText(s *schema, depth int) template.HTML {
 	switch {
 	case s == nil:

@@ -38,7 +38,7 @@ func colourProgram(program, language string) (lines []*codeLine, cut bool) {
 	if keywords[language] == "" {
 		language = "typescript"
 	}
-	state := "" // the delimiter of a string or comment that goes on in the next line
+	state := "" // the delimiter of a string or comment that continues on the next line
 	for n, text := range strings.Split(strings.ReplaceAll(program, "\r\n", "\n"), "\n") {
 		if n == maxLines {
 			return lines, true

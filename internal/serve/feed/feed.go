@@ -1,4 +1,4 @@
-// Package feed keeps the newest changes in memory, so that the API can tell clients of them.
+// Package feed keeps the newest changes in memory, so that the API can report them to clients.
 package feed
 
 import (

@@ -42,7 +42,7 @@ func (h *toolRoutes) showTool(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, t)
 }
 
-// Hints accepts weaker hints of tools.
+// Hints accepts weaker tool hints.
 type Hints interface {
 	AcceptHints(ctx context.Context, p tool.Principal, path, claim string) (*api.WeakerHints, error)
 }

@@ -52,7 +52,7 @@ type Config struct {
 	Keys         Keys
 	SecretKeeper SecretKeeper // managed over the socket only
 	SignIns      SignIns      // nil: none
-	// Hints accepts the weaker hints of tools.
+	// Hints accepts the weaker tool hints.
 	Hints Hints
 	Agents
 	Metrics http.Handler    // at /metrics; nil: none

@@ -16,7 +16,7 @@ type Logs interface {
 	ReadLines(ctx context.Context, after int64, wait bool) []api.LogLine
 }
 
-// logWait is how long a request waits for a line. It is shorter than what proxies wait.
+// logWait is how long a request waits for a line. It is shorter than the usual timeouts of proxies.
 const logWait = 50 * time.Second
 
 // logRoutes serves the log of the process.

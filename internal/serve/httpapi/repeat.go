@@ -25,8 +25,8 @@ var repeatable = map[string]string{
 }
 
 // serveOnce serves a request. If it has an idempotency key and was made before, the answer is the
-// same, and nothing else happens. A request with a key goes on when its client disconnects, so that
-// the client can ask again for its answer.
+// same, and nothing else happens. A request with a key continues when its client disconnects, so
+// that the client can ask again for its answer.
 func (s *Server) serveOnce(w http.ResponseWriter, r *http.Request, rt route, p tool.Principal) {
 	key := r.Header.Get(api.IdempotencyHeader)
 	omitted, ok := repeatable[rt.pattern]

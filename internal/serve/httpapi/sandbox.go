@@ -11,13 +11,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Sandboxes serves each sandbox of one's own as an MCP server.
+// Sandboxes serves each principal's own sandboxes as MCP servers.
 type Sandboxes interface {
 	// ServeSandbox answers a request for the MCP server of a principal's sandbox.
 	ServeSandbox(w http.ResponseWriter, r *http.Request, p tool.Principal, sandbox string)
 }
 
-// sandboxRoutes serves sandboxes of one's own. Each request is a call of a tool.
+// sandboxRoutes serves principals' own sandboxes. Each request is a call of a tool.
 type sandboxRoutes struct {
 	door    tool.Caller
 	servers Sandboxes

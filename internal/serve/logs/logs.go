@@ -104,7 +104,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// dropHead drops the time and the level, which a line has in fields of its own.
+// dropHead drops the time and the level, which a line has in separate fields.
 func dropHead(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
 		return slog.Attr{}

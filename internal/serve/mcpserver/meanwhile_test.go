@@ -99,7 +99,7 @@ func TestDecidedElsewhereMeanwhile(t *testing.T) {
 			if early {
 				return // no form was shown
 			}
-			// The SDK sends the cancellation of a form in a goroutine of its own, so it may arrive
+			// The SDK sends the cancellation of a form in a separate goroutine, so it may arrive
 			// after the answer.
 			select {
 			case <-closed:

@@ -14,9 +14,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// In mode Direct, agents see the resources, templates and prompts of the upstreams. To read or get
-// one is a call of the tool that stands for it ("github.resources.read"), which passes the gateway
-// like every other call.
+// In mode Direct, agents see the resources, templates and prompts of the upstreams. Reading or
+// getting one is a call of the tool that stands for the method ("github.resources.read"). It passes
+// the gateway like every other call.
 
 // A kind is a kind of offers: the names of the members of its list and of its key in a definition.
 type kind struct{ member, key string }
@@ -169,7 +169,7 @@ type finder func(all []*tool.Offers, name string, guess bool) (upstream, key str
 var errNoOffer = errors.New("no upstream has it")
 
 // findOffer finds a name among what p may use. If nothing has it, it searches everything, so that
-// the gateway refuses and records the attempt. Only then it guesses.
+// the gateway refuses and records the attempt. Only then does it guess.
 func (s *Server) findOffer(ctx context.Context, p tool.Principal, name string,
 	find finder) (upstream, key string, err error) {
 	visible, all := s.cfg.Catalog.ListOffers(ctx, p)
@@ -226,8 +226,8 @@ func findPrompt(all []*tool.Offers, name string, guess bool) (upstream, key stri
 	return "", "", errNoOffer
 }
 
-// findResource finds the upstream of a resource. A URI that is not listed belongs to the upstream
-// whose template begins like it, or to the only upstream with resources.
+// findResource finds the upstream of a resource. An unlisted URI belongs to the upstream that has a
+// template with the same beginning, or to the only upstream with resources.
 func findResource(all []*tool.Offers, uri string, guess bool) (upstream, key string, err error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(o *tool.Offers) bool { return !hasMethod(o, tool.ReadResource) })
 	for _, o := range all {

@@ -20,10 +20,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A tool's server may ask the client something in the middle of a call (elicitation, sampling,
-// roots). Up to 2025-11-25 the client is asked while its call waits. In 2026-07-28 the client is
-// asked by the answer to its request (input_required), and answers in its next request. Meanwhile
-// the call is parked: it is one call, authorized and recorded once, however often it asks.
+// A tool's server may ask the client something during a call (elicitation, sampling, roots). Up to
+// 2025-11-25 the client is asked while its call waits. In 2026-07-28 the client is asked by the
+// answer to its request (input_required), and answers in its next request. Meanwhile the call is
+// parked: it is one call, authorized and recorded once, however often it asks.
 
 // An asker asks the client of a call.
 type asker interface {
@@ -116,7 +116,7 @@ func (t *talk) askClient(ctx context.Context, asked map[string]tool.Question) (m
 type talks struct {
 	mu     sync.Mutex
 	parked map[string]*talk
-	closed bool           // no calls are parked any more
+	closed bool           // no further calls are parked
 	calls  sync.WaitGroup // none are added after closed is set
 }
 

@@ -20,9 +20,9 @@ import (
 )
 
 // A call of a client that supports tasks (2026-07-28, extension io.modelcontextprotocol/tasks)
-// becomes a task if it is long, or if the tool's server makes it one. It stays one call,
-// authorized and recorded once. The task of an execution has the execution's id. After a restart,
-// it is made again from what resume returns.
+// becomes a task if it is long, or if the tool's server makes it one. It stays one call, authorized
+// and recorded once. The task of an execution has the execution's id. After a restart, it is
+// recreated from the result of resume.
 
 const (
 	tasksExtension = "io.modelcontextprotocol/tasks"
@@ -383,8 +383,8 @@ func (s *Server) stopTask(ctx context.Context, k *task) {
 	k.talk.cancel(&tool.Error{Kind: tool.Canceled, Msg: "the client canceled the task"})
 }
 
-// reviveTask makes the task of an execution again, which an earlier process had. The gateway
-// decides whether the principal may resume the execution.
+// reviveTask recreates the task of an execution that an earlier process had. The gateway decides
+// whether the principal may resume the execution.
 func (s *Server) reviveTask(ctx context.Context, r *mcp.ServerRequest[*taskRequest], p tool.Principal) *task {
 	id := r.Params.ID
 	if !strings.HasPrefix(id, executionMark) || s.pathOf("resume") == "" {

@@ -1,6 +1,6 @@
-// Package backup copies data folders: consistently, while a process uses them, and into encrypted
-// archives. An archive is a tar file in the format of age (age-encryption.org/v1). Its first entry
-// lists the others with their digests.
+// Package backup copies data folders, consistently even while a process uses them, and writes
+// encrypted archives of them. An archive is a tar file in the format of age
+// (age-encryption.org/v1). Its first entry lists the others with their digests.
 package backup
 
 import (
@@ -151,7 +151,7 @@ func copyDatabase(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
-		_, err = b.Step(-1) // in one read transaction: writers go on, and the copy never starts again
+		_, err = b.Step(-1) // in one read transaction: writers continue, and the copy never restarts
 		return errors.Join(err, b.Finish())
 	})
 }

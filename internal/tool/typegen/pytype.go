@@ -211,7 +211,7 @@ func (w *pyWriter) ref(n *named, want string) string {
 	return name
 }
 
-// writeObject returns an object as a class of its own, or as a dict if it has no named properties.
+// writeObject returns an object as a separate class, or as a dict if it has no named properties.
 func (w *pyWriter) writeObject(o *objectType, want string, depth int) string {
 	dict := func(of string) string { return w.name("dict") + "[" + w.name("str") + ", " + of + "]" }
 	if len(o.props) == 0 {

@@ -105,7 +105,7 @@ type problem struct {
 
 func (a *answer) hasData() bool { return len(a.Data) > 0 && a.Data[0] == '{' }
 
-// parseAnswer parses the body. A body that is no answer of GraphQL has no data and no errors.
+// parseAnswer parses the body. A body that is not a GraphQL response has no data and no errors.
 func (r *reply) parseAnswer() *answer {
 	a := &answer{}
 	if json.Unmarshal(r.body, a) != nil {

@@ -19,8 +19,8 @@ import (
 // Most is the maximum number of tools that are remembered per upstream.
 const Most = 10_000
 
-// maxName is the maximum length of a remembered name, in bytes. The hints of tools with longer
-// names are not believed.
+// maxName is the maximum length of a remembered name, in bytes. Hints of a tool with a longer name
+// are not believed.
 const maxName = 1024
 
 // Facts are the hints of a tool, with the defaults of the MCP specification filled in. A read-only
@@ -233,7 +233,7 @@ func (s *Sights) ClearRecord(c *Claim) {
 	}
 }
 
-// DistrustAll returns sights that believe no hints of tools.
+// DistrustAll returns sights that believe no tool hints.
 func DistrustAll(tools []*tool.Tool) *Sights {
 	s := &Sights{Tools: map[string]*Sight{}}
 	for _, t := range tools[:min(len(tools), Most)] {

@@ -71,8 +71,8 @@ func (s *session) parseQuestion(key string, q tool.Question) (relayed, error) {
 	return r, err
 }
 
-// readFields returns the members of an object. It returns an error if two names differ at most in
-// case: of these, the client may read another one than the one that was checked.
+// readFields returns the members of an object. It returns an error if two names are equal or differ
+// only in case, because the client may not read the one that was checked.
 func readFields(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	fields, seen := map[string]json.RawMessage{}, map[string]bool{}
 	var err error

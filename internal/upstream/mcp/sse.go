@@ -42,7 +42,7 @@ func (t *sse) start(ctx context.Context, to sink) error {
 		_ = resp.Body.Close()
 		return err
 	}
-	if !unhook() { // ctx has ended, and the stream with it
+	if !unhook() { // ctx has ended, which ended the stream
 		_ = resp.Body.Close()
 		return ctx.Err()
 	}

@@ -23,7 +23,7 @@ const (
 
 // A streamable is the Streamable HTTP transport, in two forms. That of 2025-03-26 to 2025-11-25 has
 // sessions, a stream for messages that the server initiates, and resumption. That of 2026-07-28 has
-// none of these, but headers that repeat parts of the message.
+// none of these; instead, its headers repeat parts of the message.
 type streamable struct {
 	*web
 	*workers // its ctx is the parent of all exchanges

@@ -192,7 +192,7 @@ func (c *Client) serverAt(ctx context.Context, issuer string) (*serverMeta, erro
 }
 
 // checkServer returns an error if the metadata must not be used. Its issuer must be the one that
-// was asked (RFC 8414 section 3.3).
+// the metadata was requested from (RFC 8414 section 3.3).
 func (c *Client) checkServer(m *serverMeta, issuer string) error {
 	if !sameIssuer(m.Issuer, issuer) {
 		return tool.Errorf(tool.Denied, "the metadata at authorization server %s describes another server, %s",

@@ -266,8 +266,8 @@ func (p *reply) nextArguments(o *operation, args *node) rawJSON {
 	return out.appendJSON(nil)
 }
 
-// argumentOf returns the argument whose form in a query is values. An argument of the call that has
-// this form stays as it is.
+// argumentOf returns the argument that is encoded as values in a query. If the call's own argument
+// has this encoding, it is returned unchanged.
 func (p *reply) argumentOf(x *parameter, before *node, values []string) *node {
 	if before != nil {
 		var same []string

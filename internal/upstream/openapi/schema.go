@@ -299,7 +299,7 @@ func checkType(v *node) error {
 	return nil
 }
 
-// convertBounds converts nullable and the flags of bounds in a schema of OpenAPI 3.0.
+// convertBounds converts nullable, and bounds given as flags, in an OpenAPI 3.0 schema.
 func convertBounds(n, out *node) *node {
 	for _, side := range []struct{ flag, bound string }{{"exclusiveMinimum", "minimum"}, {"exclusiveMaximum",
 		"maximum"}} {

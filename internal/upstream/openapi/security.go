@@ -105,7 +105,7 @@ func (t *table) checkCredentials(all map[string]Credential) error {
 	return nil
 }
 
-// chooseRequirement returns the first alternative for which there are all credentials, or nil.
+// chooseRequirement returns the first alternative whose credentials are all available, or nil.
 func chooseRequirement(all []requirement, have map[string]Credential) requirement {
 	for _, q := range all {
 		ok := len(q) > 0

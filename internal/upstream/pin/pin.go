@@ -1,6 +1,6 @@
-// Package pin compares the definitions of tools with the accepted ones, which a lock file holds. A
-// server may change what a tool says of itself at any time, for example after a person has reviewed
-// it. A definition that differs from the pinned one needs a person's acceptance.
+// Package pin compares tool definitions with the accepted ones, which a lock file holds. A server
+// may change a tool's definition at any time, for example after a person has reviewed it. A
+// definition that differs from the pinned one needs a person's acceptance.
 //
 // What a model reads of a definition is pinned: title, description and schemas. Package hint judges
 // the hints (MCP ToolAnnotations).

@@ -149,7 +149,7 @@ var rules = []*rule{
 	},
 }
 
-// requests finds texts of arguments that request a secret, or what other parties said.
+// requests finds argument texts that ask for a secret, or for what others have said.
 var requests = []*rule{
 	{
 		kind: Secret, says: "requests a secret",

@@ -1,5 +1,5 @@
-// Package scan looks for attacks in the definitions of tools: instructions aimed at the model,
-// hidden characters, names that look like another tool's, and arguments that request secrets.
+// Package scan looks for attacks in tool definitions: instructions aimed at the model, hidden
+// characters, names that look like another tool's, and arguments that request secrets.
 //
 // A definition without findings is not proof of a harmless server. The rules prefer precision: they
 // match texts that ordinary definitions don't contain, so that a finding is worth a person's time.
@@ -126,7 +126,7 @@ func (s *scanner) scanSchema(where string, raw json.RawMessage, asks bool) {
 	s.walkValue(where, raw, asks, 0)
 }
 
-// walkValue scans a JSON value: an object is taken for a schema.
+// walkValue scans a JSON value. It treats an object as a schema.
 func (s *scanner) walkValue(where string, raw json.RawMessage, asks bool, depth int) {
 	if depth > maxDepth || len(s.found) == maxFindings || len(raw) == 0 {
 		return

@@ -121,7 +121,7 @@ func (r *Running) Close(t testing.TB) {
 func (r *Running) Wait(t testing.TB, what string, ok func(upstream.Snapshot) bool) upstream.Snapshot {
 	t.Helper()
 	deadline := time.After(patience)
-	tick := time.NewTicker(50 * time.Millisecond) // a change may be announced before we check
+	tick := time.NewTicker(50 * time.Millisecond) // a change may be announced before this check
 	defer tick.Stop()
 	for {
 		s := r.Snapshot()

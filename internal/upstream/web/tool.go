@@ -9,7 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/plaintext"
 )
 
-// A definition is a tool in the form of MCP.
+// A definition is a tool in MCP's format.
 type definition struct {
 	Name        string           `json:"name"`
 	Title       string           `json:"title,omitempty"`

@@ -167,8 +167,8 @@ func Credentials(address string) (out []string) {
 	return out
 }
 
-// AddArguments adds the secrets in the arguments of a command: values of flags with the name of a
-// secret, and credentials in addresses.
+// AddArguments adds the secrets in a command's arguments: the values of flags and headers that are
+// named like secrets, and credentials in addresses.
 func (m *Masker) AddArguments(args []string) {
 	for i, arg := range args {
 		if flag, value, ok := strings.Cut(arg, "="); ok && IsSecret(strings.TrimLeft(flag, "-"), value) &&

@@ -1,4 +1,5 @@
-// Package audittest is the conformance test suite for every audit.Store. It has one in memory.
+// Package audittest is the conformance test suite for every audit.Store. It also provides one in
+// memory.
 package audittest
 
 import (

@@ -291,7 +291,7 @@ func (l *Ledger) verifyRecord(ctx context.Context, p tool.Principal, outside []s
 	if !out.OK {
 		first := r.Faults[0]
 		l.cfg.Log.Error("the audit record was changed", "faults", len(r.Faults), "first", first.Msg)
-		// If nothing can be appended any more, the faults are still reported.
+		// If nothing can be appended, the faults are still reported.
 		_, _ = l.log.Event(ctx, audit.Event{Kind: audit.KindRecord, Principal: p, Outcome: audit.Failed,
 			ErrorKind: tool.Conflict, Detail: map[string]string{
 				"action": "verify", "faults": strconv.Itoa(len(r.Faults)), "first": first.What + " at leaf " +

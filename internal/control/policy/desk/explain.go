@@ -58,7 +58,7 @@ func (d *Desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 }
 
 // question returns the request that a question is about, and its name. The request is a call of a
-// tool. If the tool is "read" or "write", it is the use of the file in the argument path.
+// tool. If the tool is "read" or "write", it is the use of a file, which the argument path names.
 func (d *Desk) question(q api.PolicyQuestion) (r policy.Request, about string, err error) {
 	if q.Tool == "read" || q.Tool == "write" {
 		var a struct {

@@ -58,7 +58,7 @@ func (x *Index) Namespaces(source string) (all map[string][]string, whole []stri
 		}
 		all[space] = append(all[space], member)
 	}
-	for space, members := range all { // also where there are none: the call's error says why
+	for space, members := range all { // even if the upstream has no such method: the call's error says so
 		for _, member := range methodMembers {
 			group, _, _ := strings.Cut(member, "_")
 			if mentioned[space] && mentioned[group] && !slices.Contains(members, member) {

@@ -132,7 +132,8 @@ func (c *checker) bindCallback(params *ast.ParameterList, s, outer *scope) (test
 	return f.test
 }
 
-// readField records that a program reads a field of left. An empty name is one that is unknown.
+// readField records that a program reads a field of left. An empty name means that the name is
+// unknown.
 func (c *checker) readField(left ast.Expression, name string, at int, s *scope) {
 	if name == "" || inherited[name] && name != "name" && name != "length" && name != "arguments" {
 		return
@@ -198,7 +199,8 @@ func (c *checker) readPattern(target ast.Expression, p resultPath) {
 	}
 }
 
-// readMember records the read of a member of a pattern, which has a default if tested.
+// readMember records that a destructuring pattern reads a member. tested means that the pattern has
+// a default for it.
 func (c *checker) readMember(p resultPath, at int, tested bool) {
 	before := c.reads.guarded
 	c.reads.guarded = before || tested

@@ -123,7 +123,7 @@ func (f *flow) evaluateNode(n *node) *value {
 	return f.evaluateControl(n)
 }
 
-// evaluateControl evaluates statements, and values that contain nothing of their parts.
+// evaluateControl evaluates statements, and values that don't contain any of their operands.
 func (f *flow) evaluateControl(n *node) *value {
 	switch n.kind {
 	case blockNode:

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// A tokenKind is the kind of a token of Python.
+// A tokenKind is the kind of a Python token.
 type tokenKind uint8
 
 const (

@@ -1,6 +1,6 @@
 // Package review finds what most often goes wrong in generated programs: queries, shell commands
-// and paths that are put together from tool results or arguments; checks of TLS certificates that
-// are switched off; fetched text that is run as a program; secrets in the text. It follows values
+// and paths that are built from tool results or arguments; checks of TLS certificates that are
+// switched off; fetched text that is run as a program; secrets in the text. It follows values
 // through the variables and functions of one program. It runs nothing, and does no I/O.
 package review
 

@@ -361,7 +361,7 @@ func (k *checker) checkInsecureCall(c *call) {
 // isWeb reports whether a call is about the network.
 func (c *call) isWeb() bool { return c.hasWord(webWords()) || hasWord(c.last, webWords()) }
 
-// isVerb reports whether a method is named like one of HTTP.
+// isVerb reports whether a method is named like an HTTP method.
 func isVerb(name string) bool {
 	switch name {
 	case "get", "post", "put", "delete", "patch", "head", "options", "request":

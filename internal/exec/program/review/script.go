@@ -5,7 +5,7 @@ import (
 	js "github.com/grafana/sobek/token"
 )
 
-// A converter converts the syntax tree of JavaScript to nodes.
+// A converter converts the JavaScript syntax tree to nodes.
 type converter struct{}
 
 func (c converter) convertStatements(list []ast.Statement) []*node {

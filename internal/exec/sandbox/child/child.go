@@ -160,8 +160,8 @@ func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte
 	})
 }
 
-// make creates a sandbox with f, and retries if the process turns out to have ended: then nothing
-// had started in it.
+// make creates a sandbox with f. If the process turns out to have ended, nothing had started in the
+// sandbox, so make retries.
 func (d *Driver) make(ctx context.Context, spec sandbox.Spec, f func(*process) (*Sandbox, error)) (sandbox.Sandbox,
 	error) {
 	if ctx.Err() != nil {

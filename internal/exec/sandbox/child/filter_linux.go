@@ -60,8 +60,8 @@ var allowed = []uintptr{
 	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_GETRANDOM, unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 }
 
-// deadly lists calls that no correct code here makes. A caller must have taken over the process, so
-// the process is killed.
+// deadly lists calls that no correct code here makes. A process that makes one has been taken over,
+// so it is killed.
 var deadly = []uintptr{
 	unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV,
 	unix.SYS_KCMP,

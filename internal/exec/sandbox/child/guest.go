@@ -60,8 +60,8 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Push passes the host's bytes to a Sink, on the goroutine that reads the socket, so that one
-// goroutine fewer has to wake up.
+// Push passes the host's bytes to a Sink, on the goroutine that reads the socket. This saves waking
+// another goroutine.
 func (s *stream) Push(to sandbox.Sink) { s.t.push(to) }
 
 // Took allows the host to send n more bytes.

@@ -186,7 +186,8 @@ func (w *watch) on() bool {
 	return !w.crowded && now.Sub(w.began) < attention
 }
 
-// lend lends the socket until it is returned, or goes unread for loan.
+// lend lends the socket until it is returned, or until no one has read from it for the duration
+// loan.
 func (l *listener) lend() {
 	l.who.Store(lent)
 	t := time.NewTimer(loan)

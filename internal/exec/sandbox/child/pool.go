@@ -178,7 +178,7 @@ func (d *Driver) evict() bool {
 	return true
 }
 
-// release releases a process returned by of.
+// release releases a process that was returned by Driver.of.
 func (d *Driver) release(p *process) {
 	p.letGo()
 }

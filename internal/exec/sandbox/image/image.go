@@ -1,6 +1,6 @@
-// Package image keeps sandbox images: the file systems that sandboxes are made of. An image is a
-// tree of files with a manifest. It is complete, or a layer above the host's /usr. Trees are named
-// by the digest of their content, so two images with the same content share one.
+// Package image keeps sandbox images: the file systems that sandboxes are created from. An image is
+// a tree of files with a manifest. It is complete, or a layer above the host's /usr. Trees are
+// named by the digest of their content, so two images with the same content share one.
 //
 // The folder of a Store has these entries:
 //
@@ -25,8 +25,8 @@ import (
 // A Description lists the content of an image, and how sandboxes use it. It is read from the
 // configuration or the command line.
 type Description struct {
-	// Python, Node and Packages are what is installed: Debian's packages of Python modules, npm
-	// packages, and packages of Debian.
+	// Python, Node and Packages are installed: Debian's packages of Python modules, npm packages,
+	// and other Debian packages.
 	Python   []string `json:"python,omitempty"`
 	Node     []string `json:"node,omitempty"`
 	Packages []string `json:"packages,omitempty"`
@@ -50,7 +50,7 @@ func (d Description) SameContent(other Description) bool {
 // A Use is how sandboxes use an image. It can change without a build.
 type Use struct {
 	Tier        tool.Tier // the weakest tier at which its programs run
-	Warm        []string  // Python modules that are imported in sandboxes that are started ahead
+	Warm        []string  // Python modules to import in advance, in standby sandboxes
 	Environment map[string]string
 	Mounts      []Mount
 }

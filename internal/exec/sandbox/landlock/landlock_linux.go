@@ -1,4 +1,4 @@
-// Package landlock makes rule sets of Landlock, which restrict the access of a process to files and
+// Package landlock creates Landlock rule sets, which restrict the access of a process to files and
 // the network (landlock(7)).
 package landlock
 

@@ -1,6 +1,7 @@
 // Package netns opens the listeners through which programs in a network namespace reach the
-// gateway, and passes them out of it. The namespace has the loopback interface and nothing else, so
-// there is no other way out. This package imports almost nothing: it runs while a sandbox starts.
+// gateway, and passes them to the host. The namespace has the loopback interface and nothing else,
+// so there is no other way out. This package imports almost nothing: it runs while a sandbox
+// starts.
 package netns
 
 // Where things are inside the namespace and in the sandbox's root.

@@ -68,8 +68,8 @@ type box struct {
 	mu      sync.Mutex
 	running bool
 	frozen  bool  // its processes are stopped
-	kills   int64 // of its processes, for lack of memory, before this Run
-	failed  error // why no Run is possible any more
+	kills   int64 // out-of-memory kills of its processes before this Run
+	failed  error // why no further Run is possible
 	cause   error // why the process was killed
 	closed  bool
 }
@@ -408,8 +408,8 @@ func (b *box) answerQuestion(ctx context.Context, cmd *sandbox.Cmd, question []b
 	return b.sendFrame(frameAnswer, bytes.TrimSuffix(out, []byte("\n")))
 }
 
-// describeKill returns "1" if the kernel killed a process of the sandbox for lack of memory, and
-// "0" otherwise.
+// describeKill returns "1" if the kernel killed a process of the sandbox because memory ran out,
+// and "0" otherwise.
 func (b *box) describeKill() []byte {
 	if b.hasMemoryKill() {
 		return []byte("1")
@@ -417,8 +417,8 @@ func (b *box) describeKill() []byte {
 	return []byte("0")
 }
 
-// hasMemoryKill reports whether the kernel has killed a process of the sandbox for lack of memory
-// since the Run began.
+// hasMemoryKill reports whether, since the Run began, the kernel has killed a process of the
+// sandbox because memory ran out.
 func (b *box) hasMemoryKill() bool { return b.group.countMemoryKills() > b.kills }
 
 // explainEnd returns why the connection ended.

@@ -111,7 +111,7 @@ func (s *shared) mountAt(to string, write bool) error {
 	return nil
 }
 
-// checkPath returns an error if the path isn't that of the descriptor any more.
+// checkPath returns an error if the path no longer refers to the descriptor's file.
 func (s *shared) checkPath() error {
 	var there, here unix.Stat_t
 	if err := errors.Join(unix.Stat(s.Path, &there), unix.Fstat(s.FD, &here)); err != nil {
@@ -137,7 +137,8 @@ type imageSetup struct {
 	Host bool `json:"host,omitempty"` // it is a layer above the host's /usr
 }
 
-// fillSetup adds to a setup what a sandbox has of the host, and the files for it.
+// fillSetup adds the host's folders and files that the sandbox uses to its setup, and their
+// descriptors to h.
 func (d *Driver) fillSetup(b *box, s *setup, h *handover) error {
 	switch b.spec.Runtime {
 	case "js":

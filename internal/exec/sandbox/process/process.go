@@ -51,7 +51,7 @@ const machineRuntime = "machine"
 type Config struct {
 	Command []string // arguments with which this program enters a sandbox; default Command
 	Python  string   // path of the interpreter; default: the newest python3 below /usr
-	Node    string   // path of Node.js; default: node below /usr
+	Node    string   // path of the Node.js executable; default: node below /usr
 	// NodeModules is a folder of the host with npm packages for programs on Node.js; empty: none.
 	NodeModules string
 	Images      *image.Store // images by name; nil: none

@@ -54,8 +54,9 @@ func writeBytecode(dir string, fd int) error {
 	return nil
 }
 
-// openProgram returns a descriptor of this program's file, and its path. If this process may, the
-// descriptor is a mount of its own: a sandbox's user may be unable to reach the path.
+// openProgram returns a descriptor of this program's file, and its path. If this process has the
+// right to, it opens the file as a separate mount, because a sandbox's user may be unable to reach
+// the path.
 func openProgram() (*os.File, string, error) {
 	path, err := os.Executable()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/netns"
 )
 
-// imageFolder is where an image is while the root of a sandbox is made.
+// imageFolder is where an image is mounted while a sandbox's root is being built.
 const imageFolder = "/.image"
 
 // shareSystem makes the programs and libraries of a sandbox available in its root: those of the

@@ -18,7 +18,7 @@ func processTime(pid int) time.Duration {
 	if err != nil {
 		return 0
 	}
-	_, rest, found := bytes.Cut(b, []byte(") ")) // the name may hold anything but this ends it
+	_, rest, found := bytes.Cut(b, []byte(") ")) // ends the name, which may contain anything
 	if i := bytes.LastIndex(b, []byte(") ")); found && i >= 0 {
 		rest = b[i+2:]
 	}

@@ -1,8 +1,8 @@
 // Package service defines the operations of a machine (sandbox.Machine) that its agent carries out
 // for the host: run commands, start and stop processes, read their output again, use files, watch
-// them, and connect to ports. Each operation has a stream of its own. The host sends one Request.
-// The agent answers with frames, and ends with one Reply. The agent is not trusted: all that it
-// sends is bounded.
+// them, and connect to ports. Each operation has its own stream. The host sends one Request. The
+// agent answers with frames, and ends with one Reply. The agent is not trusted: all that it sends
+// is bounded.
 //
 // AskAgent, RunCommand and DialPort are the host's end; package process/shell has the agent.
 package service

@@ -29,7 +29,7 @@ func javaScript() language {
 	}
 }
 
-// A jsStarter creates engines of JavaScript.
+// A jsStarter creates JavaScript engines.
 type jsStarter struct{}
 
 // bootSource returns the prelude. It ends with the checksum of the locale data that the

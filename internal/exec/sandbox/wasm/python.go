@@ -29,7 +29,7 @@ func python() language {
 	}
 }
 
-// A pythonStarter creates engines of Python.
+// A pythonStarter creates Python engines.
 type pythonStarter struct{ library *pyguest.Library }
 
 func (pythonStarter) bootSource() string { return pyguest.Source() }

@@ -1,8 +1,8 @@
 // Package wasm is a kind of sandbox that needs nothing but this binary. Engines such as QuickJS-NG
 // are compiled to WebAssembly and translated to Go ahead of time (by internal/lab/w2x). Their
 // linear memory is mapped so that the host can revoke every page. A guest can make no system calls.
-// It can only call the functions that the engine imports (type imports). Of these only those block
-// that ask the host (Cmd.Ask) or, in Python, wait for its next line.
+// It can only call the functions that the engine imports (type imports). Of these, only those
+// functions block that ask the host (Cmd.Ask) or, in Python, wait for its next line.
 //
 // An engine boots once. Its memory then becomes the image that every sandbox maps copy-on-write. So
 // a new sandbox costs microseconds, and holds no state of another one.
@@ -14,7 +14,8 @@
 //
 // A driver carries the guest stream without reading it. The JavaScript inside the guest that speaks
 // the protocol is the prelude (package guest). It is a script that is evaluated once, when the
-// image is created. Only while it runs, there is a global __host, which it must capture and delete:
+// image is created. The global __host exists only while the prelude runs. The prelude must capture
+// and delete it:
 //
 //	__host("write", s)          writes one line, "\n" included, to the guest stream
 //	__host("ask", s)            asks the host (Cmd.Ask) and returns its answer,

@@ -41,7 +41,7 @@ type Source struct {
 	kind  sandbox.Kind
 	cfg   Config
 	caps  *capabilities
-	image string // what the sandboxes are made of; empty: the driver's default
+	image string // image of the sandboxes; empty: the driver's default
 }
 
 // KindName returns the name of the kind of sandbox.

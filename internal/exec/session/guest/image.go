@@ -9,11 +9,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// ImageName returns the name of the image that the sandboxes are made of, or "" if it is the
-// default.
+// ImageName returns the name of the image that sandboxes are created from, or "" for the default.
 func (s *Source) ImageName() string { return s.image }
 
-// useImage returns a source of the same kind whose sandboxes are made of an image.
+// useImage returns a source of the same kind whose sandboxes are created from an image.
 func (s *Source) useImage(name string) *Source {
 	return &Source{kind: s.kind, cfg: s.cfg, caps: s.caps, image: name}
 }
@@ -27,7 +26,7 @@ func (s *Source) listImages() ([]sandbox.Image, error) {
 	return i.ListImages()
 }
 
-// withImage returns the capabilities of sandboxes that are made of the image that a need names.
+// withImage returns the capabilities of sandboxes created from the image that a need names.
 func (s *Source) withImage(caps sandbox.Capabilities, n Need) (sandbox.Capabilities, error) {
 	if _, ok := s.kind.Driver.(sandbox.Imager); !ok {
 		return caps, tool.Errorf(tool.Invalid, "it has no images")

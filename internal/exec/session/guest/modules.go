@@ -24,7 +24,7 @@ sre_constants sre_parse stat statistics string stringprep struct subprocess symt
 tempfile textwrap threading time timeit token tokenize tomllib trace traceback tracemalloc types typing unicodedata
 unittest urllib uuid warnings wave weakref xml zipfile zipimport zlib zoneinfo`
 
-// embeddedNode lists the modules of Node.js that the embedded engine has.
+// embeddedNode lists the Node.js modules that the embedded engine has.
 const embeddedNode = "fs fs/promises os buffer path path/posix timers/promises util url crypto"
 
 // foreignModules returns the modules that a program needs and the embedded engine doesn't have.
@@ -45,8 +45,8 @@ func foreignModules(n Need) (out []string) {
 }
 
 // chooseImporter returns the cheapest source that meets a need and has all modules that the program
-// imports and the embedded engine lacks. It returns nil if there is none, or none is needed: the
-// program then learns of a missing module when it imports it.
+// imports and the embedded engine lacks. It returns nil if there is none, or none is needed:
+// importing a missing module then fails in the program.
 func (s *Sources) chooseImporter(ctx context.Context, n Need) (*Source, sandbox.Capabilities) {
 	wanted := foreignModules(n)
 	if len(wanted) == 0 || n.Kind != "" {

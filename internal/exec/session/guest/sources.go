@@ -44,7 +44,7 @@ type Need struct {
 	// Imports are the top-level modules that the program imports and doesn't bring along, if any
 	// kind may run it.
 	Imports []string
-	Image   string // what its sandbox is made of; empty: the host's programs, or what its imports need
+	Image   string // image of its sandbox; empty: the host's programs, or what its imports need
 	// Requires are the modules that it loads with Node's require, which the embedded engine lacks.
 	Requires []string
 }
@@ -66,8 +66,8 @@ type mismatch struct {
 }
 
 // ChooseSource returns the cheapest source that meets a need, and its capabilities. It never
-// chooses a kind of a weaker tier, nor another kind than the one that has the program's state. If
-// no kind fits, the error says why for each.
+// chooses a kind of a weaker tier. If a kind has the program's state, it chooses no other. If no
+// kind fits, the error says why for each.
 func (s *Sources) ChooseSource(ctx context.Context, n Need) (*Source, sandbox.Capabilities, error) {
 	if n.Image == "" {
 		if src, caps := s.chooseImporter(ctx, n); src != nil {

@@ -125,7 +125,7 @@ func (s *Sessions) isFrozen(key key, languages []string) bool {
 	return false
 }
 
-// detachGuest separates a guest from its session, and returns a session that has nothing else, for
+// detachGuest separates a guest from its session, and returns a session with this guest alone, for
 // the caller to close. s.mu is held, and the session has no users.
 func (s *Sessions) detachGuest(g *frozenGuest, why string) *liveSession {
 	l := g.of
@@ -191,8 +191,8 @@ func (s *Sessions) replaceLost(ctx context.Context, l *liveSession, src *guest.S
 	return box, Origin{From: "restarted", Why: why, Language: language, Took: time.Since(began)}, nil
 }
 
-// forgetVariables removes from the state what belongs to guests that were processes and have ended:
-// the names of their variables, and the answers for them.
+// forgetVariables removes the data of guests that were processes and have ended from the state: the
+// names of their variables, and the answers for them.
 func (l *liveSession) forgetVariables() {
 	state := l.state.Clone()
 	for i := range state.Guests {

@@ -70,18 +70,18 @@ type Recorder interface {
 type Request struct {
 	Who      tool.Principal // who makes the request
 	Owner    string         // whose sign-in it is, if the upstream has one for each principal
-	Named    bool           // Owner was named: it is an error if the upstream has no sign-ins of its own
+	Named    bool           // Owner was named: it is an error if the upstream has no sign-in per principal
 	Upstream string         // its name or namespace
 	// Own means that the request came over the network. It may concern only the caller's own
 	// sign-in, and this machine doesn't listen for the redirect: it must be passed on by the
 	// caller.
 	Own bool
-	// Redirect is the address of a page of Biplane that the browser is sent to. Empty: a port of
-	// the machine that the browser runs on.
+	// Redirect is the address of a Biplane page that the browser is sent to. Empty: a port of the
+	// machine that the browser runs on.
 	Redirect string
 	Port     int // of Own requests without Redirect; 0: a default
-	// Browser identifies the browser that began on a page of Biplane. Only that browser can
-	// complete the sign-in. Empty: no browser can.
+	// Browser identifies the browser that began on a Biplane page. Only that browser can complete
+	// the sign-in. Empty: no browser can.
 	Browser string
 }
 

@@ -38,7 +38,7 @@ const program = "/proc/self/exe"
 type plan struct {
 	name  string
 	flags uintptr
-	caps  []uintptr // capabilities that the process needs to arm itself
+	caps  []uintptr // capabilities that the process needs to arm its protections
 }
 
 // users reports whether the process gets a user namespace. The process then waits for its user and

@@ -1,4 +1,4 @@
-// Package build builds sandbox images: from packages of Debian and npm, as a layer above the host's
+// Package build builds sandbox images: from Debian and npm packages, as a layer above the host's
 // /usr, or from an OCI layout or archive. It needs no root. Nothing of what it installs is run.
 package build
 

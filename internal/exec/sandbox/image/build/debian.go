@@ -23,7 +23,7 @@ import (
 var aptOptions = []string{"-q", "-o", "Debug::NoLocking=true", "-o", "APT::Install-Recommends=false",
 	"-o", "Dpkg::Use-Pty=0"}
 
-// installDebian downloads packages of Debian, with the ones that they need and the host lacks, and
+// installDebian downloads Debian packages, with the ones that they need and the host lacks, and
 // writes their files to the tree. apt checks the signatures. Scripts of packages are not run.
 func (j *job) installDebian(ctx context.Context) error {
 	names := append([]string{}, j.d.Packages...)

@@ -46,7 +46,7 @@ type frame struct {
 	data []byte
 }
 
-// deadly lists the signals of which Go's runtime ends the process unless they are handled. The
+// deadly lists the signals on which Go's runtime ends the process unless they are handled. The
 // kernel drops signals from inside to the first process only if it has no handler, and the runtime
 // installs one for each, so programs could end the agent. Each entry costs time at the start.
 var deadly = []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS,
@@ -153,7 +153,7 @@ func (a *agent) performFile(f *sandbox.File) (json.RawMessage, error) {
 	return m.Answer.Value, nil
 }
 
-// hasMemoryKill reports whether the system killed a process of the sandbox for lack of memory.
+// hasMemoryKill reports whether the system killed a process of the sandbox because memory ran out.
 func (a *agent) hasMemoryKill() bool {
 	f, err := a.askDriver('K', nil)
 	return err == nil && string(f.data) == "1"
