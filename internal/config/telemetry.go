@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Reports configures what a process reports: to people, and to those who operate it.
+// Reports configures what a process reports to users and operators.
 type Reports struct {
 	Notify    Notify
 	Telemetry Telemetry

@@ -46,7 +46,7 @@ type Change struct {
 	masker *mask.Masker // has the secrets that a diff hides
 }
 
-// A record is what a file had before Biplane was put into it.
+// A record describes the servers of a file before Biplane was put into it.
 type record struct {
 	Format  int           `json:"format"` // 1
 	Client  string        `json:"client"`

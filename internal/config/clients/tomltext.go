@@ -17,7 +17,7 @@ import (
 // result is parsed, and compared with what it must be.
 type tomlFile struct {
 	text   string
-	tables tomlTable // what the text must have
+	tables tomlTable // the tables that the text must contain
 }
 
 // A tomlTable is a parsed table.

@@ -16,7 +16,7 @@ var (
 	unfit    = lazily.Regexp(`[^A-Za-z0-9_]+`)
 )
 
-// A rewriter changes a client's variables into those of the configuration.
+// A rewriter converts a client's variables to the configuration's form.
 type rewriter struct {
 	place    Place
 	home     string

@@ -537,7 +537,7 @@ func cutText(s string, n int) string {
 // idEncoding's alphabet is in ASCII order, so ids sort by time.
 var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// An idSource makes the ids of records, in ascending order.
+// An idSource generates the ids of records, in ascending order.
 type idSource struct {
 	mu     sync.Mutex
 	lastMS int64  // of the newest id
@@ -580,8 +580,8 @@ func idTime(id string) (time.Time, bool) {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(b) >> 16)).UTC(), true
 }
 
-// FirstID returns an id that sorts before all ids that a Log makes at t or later. A Log whose clock
-// was set back continues with ids of the later time.
+// FirstID returns an id that sorts before all ids that a Log generates at t or later. A Log whose
+// clock was set back continues with ids of the later time.
 func FirstID(t time.Time) string {
 	b := idBytes(max(t.UnixMilli(), 0), 0)
 	return idEncoding.EncodeToString(b[:])

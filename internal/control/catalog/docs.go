@@ -85,7 +85,7 @@ func newDocs(tools []*tool.Tool) *docs {
 }
 
 // hashSeed makes the hashes of definitions unpredictable, so that no upstream can write a tool that
-// passes for a copy of another one.
+// looks like a copy of another one.
 var hashSeed = maphash.MakeSeed()
 
 // hashDefinition returns a hash of a tool's definition, valid in this process. It is the same for

@@ -27,7 +27,7 @@ func (o callObserver) OnProgress(_ context.Context, p tool.Progress) {
 	o.calls.state.updateCall(o.n, func(c *execution.Call) { c.Report = report })
 }
 
-// OnLabels adds labels to those of the call and of the run.
+// OnLabels adds labels to the call and to the run.
 func (o callObserver) OnLabels(labels []string) error {
 	o.calls.state.updateCall(o.n, func(rec *execution.Call) {
 		if rec.Note != nil {

@@ -33,7 +33,7 @@ type File struct {
 	srcMap   []byte
 	sources  map[string]string
 
-	executable *executable // that a manifest describes; nil: the file is no manifest
+	executable *executable // that a manifest describes; nil: the file is not a manifest
 }
 
 // An Export is a function that a file exports.

@@ -114,7 +114,7 @@ func (s *service) resolveName(text string, kind dnsmessage.Type) (netip.Addr, dn
 	none := netip.Addr{}
 	name, err := canonicalHost(text)
 	if a, bad := netip.ParseAddr(name); err == nil && bad == nil {
-		err = errHost(a.String()) // an address is no name
+		err = errHost(a.String()) // an address is not a name
 	}
 	switch {
 	case err != nil:

@@ -234,7 +234,8 @@ type lateClient struct {
 	refused error
 }
 
-// Read reads from the client, and fails if it begins with what should have been checked.
+// Read reads from the client. It fails if the client begins with TLS or HTTP, which should have
+// been checked.
 func (c *lateClient) Read(b []byte) (int, error) {
 	n, err := c.from.Read(b)
 	if n == 0 || c.begun {

@@ -271,7 +271,7 @@ func (s *Sandboxes) findBox(ctx context.Context, p tool.Principal, name string) 
 			return b, nil
 		}
 	}
-	// The same answer for those of others: their IDs are no secret to learn by trying.
+	// Others' sandboxes get the same answer, so that no one can find IDs by trying.
 	return nil, tool.Errorf(tool.NotFound, "you have no sandbox %q: create one, or list yours",
 		text.Clip(name, 80))
 }

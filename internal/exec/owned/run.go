@@ -133,7 +133,7 @@ func (e *excerpt) readText() string {
 	return strings.ToValidUTF8(head+tail, "\uFFFD")
 }
 
-// runCommand runs a command to its end.
+// runCommand runs a command to completion.
 func (h *hold) runCommand(ctx context.Context, q *service.Request, input string, o tool.Observer) (*tool.Result,
 	error) {
 	t := &transcript{hold: h, o: o}

@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Bundled is code that a bundler made of several files.
+// A Bundled is code that was bundled from several files.
 type Bundled struct {
 	Code    string
 	Before  int               // lines of Code before the bundler's

@@ -32,7 +32,7 @@ type Missing struct {
 }
 
 // addWarnings returns p, with warnings about fields that it reads and that were never observed. p
-// itself may be cached, and the observations change, so the warnings are no part of it.
+// itself may be cached, and the observations change, so the warnings are not part of it.
 func (p *Program) addWarnings(known Results) *Program {
 	if known == nil {
 		return p

@@ -30,8 +30,8 @@ type Evidence struct {
 	Anyone    string // note on who can call at all, for example that no one signs in
 	Probes    []Probe
 	Integrity Integrity
-	// Records returns the records of the period that are of one of kinds, oldest first. Without
-	// kinds it returns all.
+	// Records returns the records of the period whose kind is in kinds, oldest first. Without kinds
+	// it returns all.
 	Records func(kinds ...audit.Kind) Records
 }
 

@@ -383,8 +383,8 @@ func (l *Ledger) aboutExport() export.About {
 	return export.About{Origin: l.log.Origin(), Version: l.cfg.Version}
 }
 
-// recordsBetween returns the records of a period that are of one of kinds, oldest first, and all
-// those with a Problem. It reads one page at a time. Without kinds it returns all records.
+// recordsBetween returns the records of a period whose kind is in kinds, oldest first, and all
+// records with a Problem. It reads one page at a time. Without kinds it returns all records.
 func (l *Ledger) recordsBetween(ctx context.Context, from, to time.Time,
 	kinds ...audit.Kind) iter.Seq2[*audit.Record, error] {
 	wanted := map[audit.Kind]bool{}
@@ -424,7 +424,7 @@ type Proved struct {
 	Size   int64           `json:"size"`            // number of leaves signed by the checkpoint
 	Leaves []api.AuditLeaf `json:"leaves"`          // leaves proved to be in the log
 	Older  *int64          `json:"older,omitempty"` // for a consistency proof: number of leaves of the older checkpoint
-	Held   bool            `json:"held"`            // the checkpoint is one of those given
+	Held   bool            `json:"held"`            // the checkpoint is one of the given ones
 }
 
 // CheckProof checks a proof of a record, or of consistency, with only the public key. If held has

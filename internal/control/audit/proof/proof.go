@@ -50,7 +50,7 @@ func WriteInclusion(tree tlog.HashReader, c *Checkpoint, seq int64, leaf []byte)
 	return b.String() + "\n" + c.Text, nil
 }
 
-// WriteConsistency returns the proof that the log of an older checkpoint is a prefix of that of c.
+// WriteConsistency returns the proof that the log of an older checkpoint is a prefix of c's log.
 // Its parts are a first line, the older checkpoint, the hashes of RFC 6962's consistency proof, and
 // c, separated by empty lines. tree has the stored hashes of the log.
 func WriteConsistency(tree tlog.HashReader, old, c *Checkpoint) (string, error) {

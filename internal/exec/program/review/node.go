@@ -13,7 +13,7 @@ const (
 	indexNode                     // kids[0][kids[1]]
 	callNode                      // kids[0](kids[1:]); keys are the names of arguments, "" for a position
 	newNode                       // like callNode
-	joinNode                      // a text made of kids: a concatenation, a template, an f-string
+	joinNode                      // a text composed of kids: a concatenation, a template, an f-string
 	listNode                      // kids
 	objectNode                    // keys and kids; the key is "..." for a spread, and "" for a computed one
 	spreadNode                    // ...kids[0]
