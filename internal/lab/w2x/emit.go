@@ -5,7 +5,9 @@ import (
 	_ "embed"
 	"fmt"
 	"go/format"
+	"maps"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 	"unicode"
@@ -25,6 +27,9 @@ const fileSize = 512 << 10
 type Options struct {
 	Package string   // name of the package
 	Keep    []string // patterns (as in path.Match) of the exports to keep
+
+	// Names gives names to functions that the module doesn't export, which are then exported.
+	Names map[string]uint32
 }
 
 // Translate returns the files, by name, of a Go package equivalent to the WebAssembly module b. The
@@ -36,6 +41,9 @@ func Translate(b []byte, opt Options) (map[string][]byte, error) {
 		return nil, err
 	}
 	if err := keepExports(m, opt.Keep); err != nil {
+		return nil, err
+	}
+	if err := addExports(m, opt.Names); err != nil {
 		return nil, err
 	}
 	fs, err := translateFunctions(m)
@@ -70,6 +78,18 @@ func keepExports(m *module, patterns []string) error {
 		}
 	}
 	m.exports = kept
+	return nil
+}
+
+// addExports exports further functions, in the order of their names.
+func addExports(m *module, names map[string]uint32) error {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		f := names[name]
+		if int64(f) >= int64(len(m.imports)+len(m.funcs)) {
+			return fmt.Errorf("%s: there is no function %d", name, f)
+		}
+		m.exports = append(m.exports, export{name, f})
+	}
 	return nil
 }
 

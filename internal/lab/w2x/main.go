@@ -23,6 +23,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -55,6 +56,8 @@ func parseJob(args []string, w io.Writer) (*job, error) {
 	f.StringVar(&j.sum, "sha256", "", "`sum` that the module must have, in hexadecimal digits")
 	keep := f.String("keep", "*",
 		"comma-separated `patterns` of the exports to keep; what no kept export reaches is left out")
+	names := f.String("name", "",
+		"comma-separated `name=index` of functions to export that the module doesn't")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -63,7 +66,28 @@ func parseJob(args []string, w io.Writer) (*job, error) {
 		return nil, errors.New("one module, please")
 	}
 	j.in, j.opt.Keep = f.Arg(0), strings.Split(*keep, ",")
+	var err error
+	if j.opt.Names, err = parseNames(*names); err != nil {
+		return nil, err
+	}
 	return j, nil
+}
+
+// parseNames parses a list of name=index.
+func parseNames(list string) (map[string]uint32, error) {
+	names := map[string]uint32{}
+	for item := range strings.SplitSeq(list, ",") {
+		if item == "" {
+			continue
+		}
+		name, index, _ := strings.Cut(item, "=")
+		n, err := strconv.ParseUint(index, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("-name %s: %q is not the index of a function", item, index)
+		}
+		names[name] = uint32(n)
+	}
+	return names, nil
 }
 
 // translateModule returns the files of the package. The job's file names are relative to dir.

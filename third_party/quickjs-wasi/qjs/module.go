@@ -1128,6 +1128,26 @@ func (m *Module) WasmFree(a0 uint32) {
 	fn616(m, a0)
 }
 
+// JsAllocString is "js_alloc_string".
+func (m *Module) JsAllocString(a0 uint32, a1 uint32, a2 uint32) uint32 {
+	return fn322(m, a0, a1, a2)
+}
+
+// JsFreeValue is "js_free_value".
+func (m *Module) JsFreeValue(a0 uint32, a1 uint64) {
+	fn39(m, a0, a1)
+}
+
+// JsMalloc is "js_malloc".
+func (m *Module) JsMalloc(a0 uint32, a1 uint32) uint32 {
+	return fn63(m, a0, a1)
+}
+
+// JsNewObjectFromShape is "js_new_object_from_shape".
+func (m *Module) JsNewObjectFromShape(a0 uint32, a1 uint32, a2 uint32, a3 uint32) uint64 {
+	return fn103(m, a0, a1, a2, a3)
+}
+
 //go:embed data.bin
 var data string
 

@@ -24,22 +24,30 @@ const (
 // which ends the guest.
 type imports struct{ e *jsEngine }
 
-// lentCall is the name of the function that writes calls. The prelude gets it from the host
-// function.
-const lentCall = "c"
+// The names of the functions that the host function lends to the prelude. Their lengths differ.
+const (
+	lentCall      = "c"   // writes a call
+	lentParse     = "pa"  // parses a long JSON text
+	lentStringify = "str" // writes a plain value as JSON
+)
 
 // EnvHostCall implements the host function and the functions that it lends. It distinguishes them
 // by the lengths of their names: programs have access to none of them.
 func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) uint32 {
 	e := i.e
-	if length == uint32(len(lentCall)) {
-		return e.writeCall(argc, argv)
-	}
 	arg := func(n uint32) value {
 		if n >= argc {
 			return e.h.undefined
 		}
 		return value(binary.LittleEndian.Uint32(m.Memory()[argv+4*n:]))
+	}
+	switch length {
+	case uint32(len(lentCall)):
+		return e.writeCall(argc, argv)
+	case uint32(len(lentParse)):
+		return e.parseJSON(arg(0))
+	case uint32(len(lentStringify)):
+		return e.stringifyJSON(arg(0), arg(1))
 	}
 	switch name, n := e.command(arg(0)); string(name[:n]) {
 	case "write":
@@ -63,8 +71,9 @@ func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) 
 	case "eval":
 		return i.eval(arg(1), arg(2))
 	case "lend":
-		name := e.copyString(lentCall)
-		f := m.QjsNewHostFunction(name, uint32(len(lentCall)), 2)
+		lent := e.key(arg(1))
+		name := e.copyString(lent)
+		f := m.QjsNewHostFunction(name, uint32(len(lent)), 2)
 		m.WasmFree(name)
 		return f
 	default:

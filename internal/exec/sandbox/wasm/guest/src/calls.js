@@ -1,9 +1,10 @@
 // Tool calls and file requests. Each is a promise in the guest's heap until the host answers it.
 
 import {
-  ErrorCtor, JSONParse, MapCtor, PromiseCtor, TypeErrorCtor, create, define, defineProperty, exec, freeze, hasOwn, isArray, list, mapDelete, mapForEach,
+  ErrorCtor, MapCtor, PromiseCtor, TypeErrorCtor, create, define, defineProperty, exec, freeze, hasOwn, isArray, list, mapDelete, mapForEach,
   mapGet, mapSet, mapSize, privateMap, privateWeakMap, push, record, setPrototypeOf, slice, startsWith,
 } from "./primordials.js";
+import { parseJSON } from "./fastjson.js";
 import { placeOf } from "./errors.js";
 import { makeToolError } from "./toolerror.js";
 import { ask, called, clock, fileLine, pathPart, sendFile } from "./host.js";
@@ -179,7 +180,7 @@ export function give(id, text) {
   const call = calls.get(id);
   if (call === undefined || !call[PENDING]) return false;
   let value;
-  try { value = JSONParse(text); } catch { return false; }
+  try { value = parseJSON(text); } catch { return false; }
   // over and remember, without the cost of calling them
   call[PENDING] = false;
   outstanding--;

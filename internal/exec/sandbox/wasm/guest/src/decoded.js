@@ -1,7 +1,8 @@
 // Makes JSON.parse accept a tool's result, which is already decoded: many programs are written for
 // tools that return text.
 
-import { JSONParse, define, named, privateWeakMap } from "./primordials.js";
+import { define, named, privateWeakMap } from "./primordials.js";
+import { parseJSON, stringifyJSON } from "./fastjson.js";
 import { sendConsole } from "./host.js";
 import { runs } from "./timers.js";
 
@@ -15,10 +16,12 @@ export function remember(value) {
 }
 
 define(JSON, "parse", named((text, reviver) => {
-  if (text === null || typeof text !== "object" || results.get(text) !== true) return JSONParse(text, reviver);
+  if (text === null || typeof text !== "object" || results.get(text) !== true) return parseJSON(text, reviver);
   if (noted !== runs) {
     noted = runs;
     sendConsole("note", "JSON.parse received a tool's result, which is already decoded, and returned it unchanged: omit JSON.parse");
   }
   return text;
 }, "parse"));
+
+define(JSON, "stringify", named((value, replacer, space) => stringifyJSON(value, replacer, space), "stringify"));

@@ -12,6 +12,15 @@ deleteProperty(globalThis, "__host");
  */
 export const called = host("lend", "c");
 
+/** hostParse(text) parses JSON. It returns undefined if the engine must do it. */
+export const hostParse = host("lend", "pa");
+
+/**
+ * hostStringify(value, gap) writes a plain value as JSON. It returns undefined if the engine must do
+ * it.
+ */
+export const hostStringify = host("lend", "str");
+
 const write = (line) => { host("write", line + "\n"); };
 
 /**

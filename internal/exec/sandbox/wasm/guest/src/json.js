@@ -8,6 +8,7 @@ import {
   mapDelete, mapForEach, mapGet, mapSet, mapSize, objectToString, push, rawJSON, record, regexpToString, setForEach, slice, symbolToString,
   typedArrayBuffer, typedArrayBytes, typedArrayLength, typedArrayOffset, typedArrayTag, weakGet, weakSet,
 } from "./primordials.js";
+import { parseJSON, stringifyJSON } from "./fastjson.js";
 
 const longDigits = /\d{16}/;
 const integer = /^-?\d+$/;
@@ -17,7 +18,7 @@ const integer = /^-?\d+$/;
  * no long runs of digits.
  */
 export function parse(text, long) {
-  if (long === false || exec(longDigits, text) === null) return JSONParse(text);
+  if (long === false || exec(longDigits, text) === null) return parseJSON(text);
   return JSONParse(text, (key, value, context) =>
     typeof value === "number" && !isSafeInteger(value) && exec(integer, context.source) !== null ? BigIntCtor(context.source) : value);
 }
@@ -346,7 +347,7 @@ function flat(v) {
 function simple(v) {
   try {
     const text = flat(v);
-    return text === undefined && isPlain(v, { __proto__: null, left: maxPlain }) ? JSONStringify(v) : text;
+    return text === undefined && isPlain(v, { __proto__: null, left: maxPlain }) ? stringifyJSON(v) : text;
   } catch { return undefined; }
 }
 
@@ -369,7 +370,7 @@ export function serialize(value, promises) {
     let text;
     if (all) {
       try {
-        text = JSONStringify(value);
+        text = stringifyJSON(value);
       } catch (e) {
         if (e === complaint || message(e) === "out of memory") throw e;
       }

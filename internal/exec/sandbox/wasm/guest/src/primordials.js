@@ -184,6 +184,7 @@ export function settled(v, ok, bad) {
 function plain(p) { defineProperty(p, "constructor", record({ value: undefined, configurable: true, writable: true })); }
 
 export const ObjectPrototype = Object.prototype;
+export const ArrayPrototype = Array.prototype;
 export const ArrayBufferCtor = ArrayBuffer;
 export const typedArraySlice = uncurry(Uint8Array.prototype.slice);
 export const MathObject = Math;
