@@ -116,3 +116,43 @@ func TestJSON(t *testing.T) {
 		})
 	}
 }
+
+// TestJSONMemory parses until the guest's memory is exhausted. The program can catch the error, and
+// continue.
+func TestJSONMemory(t *testing.T) {
+	d := realDriver(t, Config{})
+	c := &script{Reader: strings.NewReader(program(`(async () => {
+		const text = "[" + '{"a":[1,"two",{"b":3.5}]},'.repeat(20000) + "0]", kept = [];
+		let message;
+		try { for (;;) kept.push(JSON.parse(text)); } catch (e) { message = e.message; }
+		const n = kept.length;
+		kept.length = 0;
+		return [message, n > 0, JSON.parse(text).length, JSON.stringify(JSON.parse(text)) === text];
+	})`) + "\n")}
+	if _, err := newKept(t, d, sandbox.Spec{Memory: 64 << 20}).Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); err != nil {
+		t.Fatalf("Run: %v; output %s", err, c.String())
+	}
+	if got := c.String(); !strings.Contains(got, `"value":["out of memory",true,20001,true]`) {
+		t.Errorf("after the memory was exhausted: %s", got)
+	}
+}
+
+// BenchmarkJSON does in a program what BenchmarkCPU does with the engine alone, which has only its
+// own JSON.
+func BenchmarkJSON(b *testing.B) {
+	d := benchDriver(b)
+	const code = `(async () => {
+		const v = Array.from({ length: 2000 }, (_, i) => ({ i, s: "text " + i, a: [i, i / 3] }));
+		for (let i = 0; i < 20; i++) JSON.stringify(JSON.parse(JSON.stringify(v)));
+	})`
+	for b.Loop() {
+		k := newKept(b, d, sandbox.Spec{})
+		c := &script{Reader: strings.NewReader(program(code) + "\n")}
+		if _, err := k.Run(b.Context(), &sandbox.Cmd{Guest: c}); err != nil {
+			b.Fatalf("Run: %v", err)
+		}
+		if err := k.Close(); err != nil {
+			b.Fatalf("Close: %v", err)
+		}
+	}
+}

@@ -7,7 +7,7 @@ import (
 
 // The layout of values in QuickJS-NG 0.17.0 on a 32-bit machine, where a value is a 64-bit number.
 // Its upper half is the tag, and its lower half an integer or an address. Everything else is a
-// number, minus numberBias. TestValues checks this layout.
+// number, minus numberBias. TestJSON checks this layout.
 //
 // Only plain values are read and created here: null, booleans, numbers, strings, plain objects and
 // arrays. The guest's memory may hold anything, so addresses are checked by indexing its memory.
@@ -60,8 +60,6 @@ const (
 	stringPlain      = 0
 	stringSlice      = 1
 	stringIndirect   = 2
-	maxStringUnits   = 1 << 28
-	emptyObjectSlots = 0
 )
 
 // tagOf returns a value's tag. For numbers that are not integers it is none of the tags.
