@@ -28,7 +28,7 @@ type Options struct {
 	Package string   // name of the package
 	Keep    []string // patterns (as in path.Match) of the exports to keep
 
-	// Names gives names to functions that the module doesn't export, which are then exported.
+	// Names are names for functions that the module doesn't export, by which they are exported.
 	Names map[string]uint32
 }
 

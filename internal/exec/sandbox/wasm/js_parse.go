@@ -29,11 +29,11 @@ func (e *jsEngine) parseJSON(text value) uint32 {
 	h := e.openHeap()
 	v := h.value(text)
 	if tagOf(v) != tagString {
-		return e.undefined()
+		return e.undefinedValue()
 	}
-	units, wide, ok := h.text(uint32(v))
+	units, wide, ok := h.readUnits(uint32(v))
 	if !ok || len(units) > maxJSONUnits {
-		return e.undefined()
+		return e.undefinedValue()
 	}
 	threshold := e.m.QjsGetGcThreshold()
 	e.m.QjsSetGcThreshold(^uint32(0)) // nothing that is made here is garbage
@@ -44,7 +44,7 @@ func (e *jsEngine) parseJSON(text value) uint32 {
 	return parseUnits(h, units)
 }
 
-func (e *jsEngine) undefined() uint32 { return e.m.QjsDupValue(uint32(e.h.undefined)) }
+func (e *jsEngine) undefinedValue() uint32 { return e.m.QjsDupValue(uint32(e.h.undefined)) }
 
 // utf16Units returns the units of a wide string, which the engine has aligned.
 func utf16Units(b []byte) []uint16 {
@@ -56,15 +56,15 @@ func parseUnits[T unit](h heap, text []T) uint32 {
 	defer p.freeShapes()
 	v, ok := p.parseDocument()
 	if !ok {
-		p.free(p.values)
+		p.freeValues(p.values)
 		if p.exhausted {
 			return 0
 		}
-		return h.e.undefined()
+		return h.e.undefinedValue()
 	}
 	handle := h.newHandle(v)
 	if handle == 0 {
-		p.free([]uint64{v})
+		p.freeValues([]uint64{v})
 		panic(abort{errMemory})
 	}
 	return handle
@@ -94,7 +94,7 @@ type keyNode[T unit] struct {
 	shape  uint32
 }
 
-func (p *jsonParser[T]) freeShapes() { p.free(p.templates) }
+func (p *jsonParser[T]) freeShapes() { p.freeValues(p.templates) }
 
 func (p *jsonParser[T]) parseDocument() (uint64, bool) {
 	if !p.parseValue() || p.skipSpace() >= 0 {
@@ -128,11 +128,11 @@ func (p *jsonParser[T]) parseValue() bool {
 	case '"':
 		return p.parseString()
 	case 't':
-		return p.parseWord("true", tagged(tagBool, 1))
+		return p.parseWord("true", withTag(tagBool, 1))
 	case 'f':
-		return p.parseWord("false", tagged(tagBool, 0))
+		return p.parseWord("false", withTag(tagBool, 0))
 	case 'n':
-		return p.parseWord("null", tagged(tagNull, 0))
+		return p.parseWord("null", withTag(tagNull, 0))
 	default:
 		return p.parseNumber()
 	}
@@ -385,7 +385,7 @@ func (p *jsonParser[T]) newString(s []T) (uint64, bool) {
 	var all T
 	for _, c := range s {
 		if c < ' ' || c == '\\' {
-			return p.newEscaped(s)
+			return p.newFromEscapes(s)
 		}
 		all |= c
 	}
@@ -412,8 +412,8 @@ func (p *jsonParser[T]) copyUnits(at uint32, s []T, wide bool) {
 	}
 }
 
-// newEscaped returns the string that is written as s, with escapes.
-func (p *jsonParser[T]) newEscaped(s []T) (uint64, bool) {
+// newFromEscapes returns the string that is written as s, with escapes.
+func (p *jsonParser[T]) newFromEscapes(s []T) (uint64, bool) {
 	out := make([]uint16, 0, len(s))
 	var all uint16
 	for i := 0; i < len(s); i++ {
@@ -512,7 +512,7 @@ func (p *jsonParser[T]) parseNumber() bool {
 			whole = -whole
 		}
 		p.at += n
-		p.values = append(p.values, tagged(tagInt, uint32(int32(whole))))
+		p.values = append(p.values, withTag(tagInt, uint32(int32(whole))))
 		return true
 	}
 	n += countDigits(s[n:])

@@ -14,11 +14,11 @@ func (e *jsEngine) stringifyJSON(v, gap value) uint32 {
 	h := e.openHeap()
 	g := h.value(gap)
 	if tagOf(g) != tagString {
-		return e.undefined()
+		return e.undefinedValue()
 	}
-	indent, wide, ok := h.text(uint32(g))
+	indent, wide, ok := h.readUnits(uint32(g))
 	if !ok {
-		return e.undefined()
+		return e.undefinedValue()
 	}
 	if !wide {
 		w := newJSONWriter(h, indent)
@@ -26,7 +26,7 @@ func (e *jsEngine) stringifyJSON(v, gap value) uint32 {
 			return w.newResult(false)
 		}
 		if !w.wide {
-			return e.undefined()
+			return e.undefinedValue()
 		}
 	}
 	var units []uint16
@@ -41,7 +41,7 @@ func (e *jsEngine) stringifyJSON(v, gap value) uint32 {
 	if w.writeValue(h.value(v)) {
 		return w.newResult(true)
 	}
-	return e.undefined()
+	return e.undefinedValue()
 }
 
 // A jsonWriter writes one JSON text in units of one width. Its write methods report false if it
@@ -69,8 +69,11 @@ type planField[T unit] struct {
 }
 
 func newJSONWriter[T unit](h heap, gap []T) *jsonWriter[T] {
-	return &jsonWriter[T]{heap: h, gap: gap, objectProto: h.proto(classObject), arrayShape: h.u32(h.context + contextArray),
-		atoms: h.u32(h.u32(h.context+contextRuntime) + runtimeAtoms), plans: map[uint32]*shapePlan[T]{}}
+	return &jsonWriter[T]{
+		heap: h, gap: gap, plans: map[uint32]*shapePlan[T]{},
+		objectProto: h.prototypeOf(classObject), arrayShape: h.u32(h.context + contextArray),
+		atoms: h.u32(h.u32(h.context+contextRuntime) + runtimeAtoms),
+	}
 }
 
 func (w *jsonWriter[T]) newResult(wide bool) uint32 {
@@ -81,7 +84,7 @@ func (w *jsonWriter[T]) newResult(wide bool) uint32 {
 	copy(w.e.m.Memory()[at:], bytesOf(w.out))
 	handle := w.newHandle(v)
 	if handle == 0 {
-		w.free([]uint64{v})
+		w.freeValues([]uint64{v})
 		panic(abort{errMemory})
 	}
 	return handle
@@ -158,7 +161,7 @@ func (w *jsonWriter[T]) writeFloat(f float64) {
 }
 
 func (w *jsonWriter[T]) writeString(s uint32) bool {
-	b, wide, ok := w.text(s)
+	b, wide, ok := w.readUnits(s)
 	if !ok || len(b) > maxJSONUnits/4 { // escapes may be long
 		return false
 	}
@@ -263,7 +266,7 @@ func (w *jsonWriter[T]) writeArray(a uint32) bool {
 		return false
 	}
 	n, items := w.u32(a+arrayLength), w.u32(a+arrayItems)
-	if w.u64(w.u32(a+objectSlots)) != tagged(tagInt, n) {
+	if w.u64(w.u32(a+objectSlots)) != withTag(tagInt, n) {
 		return false
 	}
 	w.out = append(w.out, '[')
@@ -274,7 +277,7 @@ func (w *jsonWriter[T]) writeArray(a uint32) bool {
 		w.writeLine(w.depth)
 		v := w.u64(items + i*valueSize)
 		if isSkipped(v) {
-			v = tagged(tagNull, 0)
+			v = withTag(tagNull, 0)
 		}
 		if !w.writeValue(v) {
 			return false
@@ -326,8 +329,8 @@ func (w *jsonWriter[T]) writeObject(o uint32) bool {
 	return true
 }
 
-// planShape returns the plan for a shape, or nil if it has accessors, keys that don't keep the order
-// in which they were added, a method toJSON, or an unusual prototype.
+// planShape returns the plan for a shape. It returns nil if the shape has accessors, a method toJSON,
+// an unusual prototype, or keys that don't keep the order in which they were added.
 func (w *jsonWriter[T]) planShape(shape uint32) *shapePlan[T] {
 	if proto := w.u32(shape + shapeProto); proto != w.objectProto && proto != 0 {
 		return nil
@@ -375,6 +378,6 @@ func (w *jsonWriter[T]) planShape(shape uint32) *shapePlan[T] {
 // isOrdinaryKey reports whether the key isn't toJSON, and can't be an array index, which comes
 // before all other keys.
 func (w *jsonWriter[T]) isOrdinaryKey(s uint32) bool {
-	b, wide, ok := w.text(s)
+	b, wide, ok := w.readUnits(s)
 	return ok && (wide || len(b) == 0 || !isDigit(b[0]) && string(b) != "toJSON")
 }

@@ -14,52 +14,52 @@ import (
 
 // Tags of values.
 const (
-	tagBigInt        = -9 // the first
-	tagString        = -7
-	tagObject        = -1
-	tagInt           = 0
-	tagBool          = 1
-	tagNull          = 2
-	tagUndefined     = 3
-	tagShortBigInt   = 7 // the last
-	tagSymbol        = -8
-	numberBias       = 0x7FF8000A << 32
-	tagShift         = 32
-	valueSize        = 8 // of a value, in bytes
-	refCount         = -4
-	contextRuntime   = 8  // offsets in the context
-	contextArray     = 28 // the shape of new arrays
-	contextProtos    = 48 // prototypes, by class
-	runtimeAtoms     = 568
-	objectFlags      = 8
-	objectClass      = 10
-	objectShape      = 12
-	objectSlots      = 16
-	arraySize        = 24
-	arrayItems       = 28
-	arrayLength      = 32
-	flagsFastArray   = 0x18
-	classObject      = 1
-	classArray       = 2
-	shapeMask        = 16 // size of the hash table, minus one
-	shapeCount       = 24
-	shapeProto       = 36
-	shapeTable       = 40 // the hash table, then the fields
-	fieldSize        = 8
-	fieldAtom        = 4
-	fieldEnumerable  = 1 << 28
-	fieldKindShift   = 30 // 0 means a value, and not an accessor
-	stringKind       = 4
-	stringKindShift  = 28
-	stringAtomShift  = 30
-	stringData       = 24
-	stringOffset     = 28
-	stringWide       = 1 << 31
-	atomString       = 1
-	atomInt          = 1 << 31
-	stringPlain      = 0
-	stringSlice      = 1
-	stringIndirect   = 2
+	tagBigInt       = -9 // the first
+	tagString       = -7
+	tagObject       = -1
+	tagInt          = 0
+	tagBool         = 1
+	tagNull         = 2
+	tagUndefined    = 3
+	tagShortBigInt  = 7 // the last
+	tagSymbol       = -8
+	numberBias      = 0x7FF8000A << 32
+	tagShift        = 32
+	valueSize       = 8 // of a value, in bytes
+	refCount        = -4
+	contextRuntime  = 8  // offsets in the context
+	contextArray    = 28 // the shape of new arrays
+	contextProtos   = 48 // prototypes, by class
+	runtimeAtoms    = 568
+	objectFlags     = 8
+	objectClass     = 10
+	objectShape     = 12
+	objectSlots     = 16
+	arraySize       = 24
+	arrayItems      = 28
+	arrayLength     = 32
+	flagsFastArray  = 0x18
+	classObject     = 1
+	classArray      = 2
+	shapeMask       = 16 // size of the hash table, minus one
+	shapeCount      = 24
+	shapeProto      = 36
+	shapeTable      = 40 // the hash table, then the fields
+	fieldSize       = 8
+	fieldAtom       = 4
+	fieldEnumerable = 1 << 28
+	fieldKindShift  = 30 // 0 means a value, and not an accessor
+	stringKind      = 4
+	stringKindShift = 28
+	stringAtomShift = 30
+	stringData      = 24
+	stringOffset    = 28
+	stringWide      = 1 << 31
+	atomString      = 1
+	atomInt         = 1 << 31
+	stringPlain     = 0
+	stringSlice     = 1
+	stringIndirect  = 2
 )
 
 // tagOf returns a value's tag. For numbers that are not integers it is none of the tags.
@@ -70,14 +70,14 @@ func isFloat(v uint64) bool { return tagOf(v) < tagBigInt || tagOf(v) > tagShort
 
 func floatOf(v uint64) float64 { return math.Float64frombits(v + numberBias) }
 
-// tagged returns the value with the tag and the lower half.
-func tagged(tag int32, low uint32) uint64 { return uint64(uint32(tag))<<tagShift | uint64(low) }
+// withTag returns the value with the tag and the lower half.
+func withTag(tag int32, low uint32) uint64 { return uint64(uint32(tag))<<tagShift | uint64(low) }
 
 // numberValue returns the value of a number that isn't NaN. Like the engine, it stores small
 // integers as such.
 func numberValue(f float64) uint64 {
 	if i := int32(f); float64(i) == f && (i != 0 || !math.Signbit(f)) {
-		return tagged(tagInt, uint32(i))
+		return withTag(tagInt, uint32(i))
 	}
 	return math.Float64bits(f) - numberBias
 }
@@ -112,25 +112,25 @@ func (h heap) newHandle(v uint64) uint32 {
 	return cell
 }
 
-// free frees values that the caller owns.
-func (h heap) free(values []uint64) {
+// freeValues frees values that the caller owns.
+func (h heap) freeValues(values []uint64) {
 	for _, v := range values {
 		h.e.m.JsFreeValue(h.context, v)
 	}
 }
 
-// share adds a reference to what is at the address.
-func (h heap) share(at uint32) { h.set32(at+^uint32(3), h.u32(at+^uint32(3))+1) }
+// addReference adds a reference to what is at the address.
+func (h heap) addReference(at uint32) { h.set32(at+^uint32(3), h.u32(at+^uint32(3))+1) }
 
-// proto returns the address of the prototype of a class.
-func (h heap) proto(class uint32) uint32 {
+// prototypeOf returns the address of the prototype of a class.
+func (h heap) prototypeOf(class uint32) uint32 {
 	return h.u32(h.u32(h.context+contextProtos) + class*valueSize)
 }
 
 // newObject creates an object with the shape and the values of its fields, which it takes over if
 // it succeeds.
 func (h heap) newObject(shape uint32, values []uint64) (uint64, bool) {
-	h.share(shape)
+	h.addReference(shape)
 	v := h.e.m.JsNewObjectFromShape(h.context, shape, classObject, 0)
 	if tagOf(v) != tagObject {
 		return 0, false // the engine has freed the shape
@@ -145,7 +145,7 @@ func (h heap) newObject(shape uint32, values []uint64) (uint64, bool) {
 // newArray creates an array of values, which it takes over if it succeeds.
 func (h heap) newArray(values []uint64) (uint64, bool) {
 	shape := h.u32(h.context + contextArray)
-	h.share(shape)
+	h.addReference(shape)
 	v := h.e.m.JsNewObjectFromShape(h.context, shape, classArray, 0)
 	if tagOf(v) != tagObject {
 		return 0, false
@@ -156,7 +156,7 @@ func (h heap) newArray(values []uint64) (uint64, bool) {
 	n := uint32(len(values))
 	items := h.e.m.JsMalloc(h.context, n*valueSize)
 	if items == 0 {
-		h.free([]uint64{v})
+		h.freeValues([]uint64{v})
 		return 0, false
 	}
 	for i, x := range values {
@@ -166,7 +166,7 @@ func (h heap) newArray(values []uint64) (uint64, bool) {
 	h.set32(a+arraySize, n)
 	h.set32(a+arrayItems, items)
 	h.set32(a+arrayLength, n)
-	h.set64(h.u32(a+objectSlots), tagged(tagInt, n))
+	h.set64(h.u32(a+objectSlots), withTag(tagInt, n))
 	return v, true
 }
 
@@ -185,11 +185,11 @@ func (h heap) newText(n int, wide bool) (v uint64, at uint32, ok bool) {
 	if !wide {
 		h.e.m.Memory()[at+uint32(n)] = 0
 	}
-	return tagged(tagString, s), at, true
+	return withTag(tagString, s), at, true
 }
 
-// text returns the units of the string at the address, as bytes of the memory.
-func (h heap) text(s uint32) (units []byte, wide, ok bool) {
+// readUnits returns the units of the string at the address, as bytes of the memory.
+func (h heap) readUnits(s uint32) (units []byte, wide, ok bool) {
 	head := h.u32(s)
 	at := s + stringData
 	switch h.u32(s+stringKind) >> stringKindShift & 3 {
