@@ -329,8 +329,8 @@ func (w *jsonWriter[T]) writeObject(o uint32) bool {
 	return true
 }
 
-// planShape returns the plan for a shape. It returns nil if the shape has accessors, a method toJSON,
-// an unusual prototype, or keys that don't keep the order in which they were added.
+// planShape returns the plan for a shape. It returns nil if the shape has accessors, a method
+// toJSON, an unusual prototype, or keys that don't keep the order in which they were added.
 func (w *jsonWriter[T]) planShape(shape uint32) *shapePlan[T] {
 	if proto := w.u32(shape + shapeProto); proto != w.objectProto && proto != 0 {
 		return nil
