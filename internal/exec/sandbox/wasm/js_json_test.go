@@ -1,9 +1,12 @@
 package wasm
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 )
@@ -27,7 +30,32 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-func readJSON(t *testing.T, name string) string {
+// FuzzJSON compares the host's parser with the engine's.
+func FuzzJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{"a":[1,-2.5e3,"x\u00e9\n"],"b":{"a":null}}`, `[{"a":1},{"a":2,"b":[]}]`, `"→"`, `[1,]`,
+	} {
+		f.Add(seed)
+	}
+	compare := readJSON(f, "compare")
+	d := realDriver(f, Config{})
+	f.Fuzz(func(t *testing.T, text string) {
+		quoted, err := json.Marshal(text)
+		if err != nil || len(text) > 1<<16 {
+			t.Skip()
+		}
+		c := &script{Reader: strings.NewReader(program(
+			strings.Replace(compare, "TEST", "checkText("+string(quoted)+", '');", 1)) + "\n")}
+		if _, err := newKept(t, d, sandbox.Spec{}).Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); err != nil {
+			t.Fatalf("Run: %v; output %s", err, c.String())
+		}
+		if got := c.String(); !strings.Contains(got, `"value":[]`) {
+			t.Errorf("the host's JSON differs from the engine's: %s", got)
+		}
+	})
+}
+
+func readJSON(t testing.TB, name string) string {
 	t.Helper()
 	b, err := os.ReadFile("testdata/json/" + name + ".js")
 	if err != nil {
@@ -54,6 +82,34 @@ func TestJSONMemory(t *testing.T) {
 	}
 	if got := c.String(); !strings.Contains(got, `"value":["out of memory",true,20001,true]`) {
 		t.Errorf("after the memory was exhausted: %s", got)
+	}
+}
+
+// TestJSONStop stops guests while the host parses or writes for them. The next guest is unharmed.
+func TestJSONStop(t *testing.T) {
+	d := realDriver(t, Config{})
+	for _, loop := range []string{"JSON.parse(text)", "JSON.stringify(value)"} {
+		k := newKept(t, d, sandbox.Spec{Memory: 256 << 20, CPU: 800 * time.Millisecond})
+		c := &script{Reader: strings.NewReader(program(`(async () => {
+			const text = "[" + '{"a":[1,"two",{"b":3.5}]},'.repeat(100000) + "0]", value = JSON.parse(text);
+			for (;;) `+loop+`;
+		})`) + "\n")}
+		_, err := k.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true})
+		if limit := (*sandbox.LimitError)(nil); !errors.As(err, &limit) {
+			t.Fatalf("loop = %s, err = %v, want a limit; output %s", loop, err, c.String())
+		}
+		if err := k.Close(); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+		const small = `(async () => JSON.parse("[1,2" + " ".repeat(300) + "]"))`
+		c = &script{Reader: strings.NewReader(program(small) + "\n")}
+		next := newKept(t, d, sandbox.Spec{})
+		if _, err := next.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); err != nil {
+			t.Fatalf("Run: %v", err)
+		}
+		if got := c.String(); !strings.Contains(got, `"value":[1,2]`) {
+			t.Errorf("after a stopped guest: %s", got)
+		}
 	}
 }
 
