@@ -47,7 +47,7 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 		if err != nil {
 			return nil, tool.NotSent(err) // and what was sent before had no effect
 		}
-		if res, ok, err := u.listKept(c.Tool.Method); ok {
+		if res, ok, err := u.answerFromLists(c.Tool.Method); ok {
 			return res, err
 		}
 		if c.Tool.Method == tool.Subscribe {

@@ -101,9 +101,9 @@ func (u *Upstream) dialServer(ctx context.Context, kind, version string) (*sessi
 		}
 		t = newStdio(cmd, u.cfg.MaxMessage, u.cfg.pace.grace, u.ring)
 	case kindHTTP:
-		t = newStreamable(newWeb(u.cfg.HTTPClient, u.url, u.header, u.cfg.Auth, u.cfg.MaxMessage))
+		t = newStreamable(newHTTPLink(u.cfg.HTTPClient, u.url, u.header, u.cfg.Auth, u.cfg.MaxMessage))
 	case kindSSE:
-		t = newSSE(newWeb(u.cfg.HTTPClient, u.url, u.header, u.cfg.Auth, u.cfg.MaxMessage))
+		t = newSSE(newHTTPLink(u.cfg.HTTPClient, u.url, u.header, u.cfg.Auth, u.cfg.MaxMessage))
 	}
 	s := newSession(t, u.log)
 	s.mask, s.profile.kind, s.watches = u.cfg.Mask, kind, u.watches
@@ -275,6 +275,6 @@ func (s *session) listenChanges() {
 		if !sleep(s.ctx, retryDelay(tries+1)) {
 			return
 		}
-		s.countTimeout() // there may have been changes in between
+		s.signalListChange() // there may have been changes in between
 	}
 }

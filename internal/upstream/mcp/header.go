@@ -12,7 +12,7 @@ import (
 
 // Since revision 2026-07-28 a client repeats parts of a message as HTTP headers, for intermediaries
 // that route or inspect requests without reading bodies (Streamable HTTP, "Request Metadata").
-// The configured headers are added in web.sendOnce.
+// The configured headers are added in httpLink.sendOnce.
 
 // A binding maps an argument to the header Mcp-Param-<header>, which repeats it.
 type binding struct {

@@ -23,20 +23,20 @@ const (
 	notifyTimeout = 10 * time.Second
 )
 
-// A web is what the two HTTP transports share: the address of a server, the headers of every
+// An httpLink is what the two HTTP transports share: the address of a server, the headers of every
 // request to it, and the rules for where those headers may be sent.
-type web struct {
+type httpLink struct {
 	client *http.Client
-	own    *http.Transport // owned by the web, which closes it; nil if the client was given
+	own    *http.Transport // owned by the link, which closes it; nil if the client was given
 	url    *url.URL
 	header http.Header
 	auth   Auth // may be nil
 	max    int
 }
 
-// newWeb returns a web. given and auth may be nil.
-func newWeb(given *http.Client, u *url.URL, header http.Header, auth Auth, maxMessage int) *web {
-	w := &web{url: u, header: header, auth: auth, max: maxMessage}
+// newHTTPLink returns an httpLink. given and auth may be nil.
+func newHTTPLink(given *http.Client, u *url.URL, header http.Header, auth Auth, maxMessage int) *httpLink {
+	w := &httpLink{url: u, header: header, auth: auth, max: maxMessage}
 	client := http.Client{}
 	if given != nil {
 		client = *given
@@ -61,7 +61,7 @@ func newWeb(given *http.Client, u *url.URL, header http.Header, auth Auth, maxMe
 
 // checkRedirect follows redirects that keep the server and the method. Any other would send our
 // headers to another server, or lose the message.
-func (w *web) checkRedirect(r *http.Request, via []*http.Request) error {
+func (w *httpLink) checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
 		return errors.New("redirected too often")
@@ -95,7 +95,7 @@ func hostPort(u *url.URL) string {
 // sendRequest sends one HTTP request with the configured headers and the access token. If the token
 // is refused, it sends the request again, once, with a renewed one: the server did nothing. The
 // error is a *fault, or the error of ctx.
-func (w *web) sendRequest(ctx context.Context, method string, to *url.URL, body []byte,
+func (w *httpLink) sendRequest(ctx context.Context, method string, to *url.URL, body []byte,
 	set func(http.Header)) (*http.Response, error) {
 	token, err := w.accessToken(ctx, to, false)
 	if err != nil {
@@ -128,7 +128,7 @@ func (w *web) sendRequest(ctx context.Context, method string, to *url.URL, body 
 
 // accessToken returns the access token for a request. It is "" if there is none, or if the request
 // goes to another server than the one the token is for.
-func (w *web) accessToken(ctx context.Context, to *url.URL, renew bool) (string, error) {
+func (w *httpLink) accessToken(ctx context.Context, to *url.URL, renew bool) (string, error) {
 	if w.auth == nil || to.Scheme != w.url.Scheme || hostPort(to) != hostPort(w.url) {
 		return "", nil
 	}
@@ -142,7 +142,7 @@ func (w *web) accessToken(ctx context.Context, to *url.URL, renew bool) (string,
 }
 
 // sendOnce sends one HTTP request with the configured headers, and the token if there is one.
-func (w *web) sendOnce(ctx context.Context, method string, to *url.URL, token string, body []byte,
+func (w *httpLink) sendOnce(ctx context.Context, method string, to *url.URL, token string, body []byte,
 	set func(http.Header)) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
 	if err != nil {
@@ -241,7 +241,7 @@ func responseError(r *http.Response, inSession bool) error {
 }
 
 // readBody reads a whole body, up to the message limit.
-func (w *web) readBody(r io.Reader) ([]byte, error) {
+func (w *httpLink) readBody(r io.Reader) ([]byte, error) {
 	var b bytes.Buffer
 	n, err := b.ReadFrom(io.LimitReader(r, int64(w.max)+1))
 	switch {
@@ -253,7 +253,7 @@ func (w *web) readBody(r io.Reader) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func (w *web) close() {
+func (w *httpLink) close() {
 	if w.own != nil {
 		w.own.CloseIdleConnections()
 	}

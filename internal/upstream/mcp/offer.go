@@ -132,9 +132,9 @@ func sameOffers(a, b *tool.Offers) bool {
 		slices.EqualFunc(a.Templates, b.Templates, same) && slices.EqualFunc(a.Prompts, b.Prompts, same)
 }
 
-// listKept answers a call that lists resources, templates or prompts with the list of the
-// connection. The second result is false for other calls.
-func (u *Upstream) listKept(method string) (*tool.Result, bool, error) {
+// answerFromLists answers a call that lists resources, templates or prompts with the connection's
+// list. The second result is false for other calls.
+func (u *Upstream) answerFromLists(method string) (*tool.Result, bool, error) {
 	u.mu.Lock()
 	o := u.snap.Offers
 	u.mu.Unlock()

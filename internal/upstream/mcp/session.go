@@ -47,8 +47,9 @@ type sink interface {
 	failRequest(id int64, err error)
 	// endSession ends the connection.
 	endSession(err error)
-	// countTimeout is called when notifications may have been lost.
-	countTimeout()
+	// signalListChange signals that a list may have changed. It is called, for example, when
+	// notifications may have been lost.
+	signalListChange()
 	// logViolation counts and logs a protocol violation of the server.
 	logViolation(what string, args ...any)
 }
@@ -426,7 +427,8 @@ func (s *session) boundArguments(name string) []binding {
 	return s.bindings[name]
 }
 
-func (s *session) countTimeout() {
+// signalListChange signals that the list of tools, resources or prompts may have changed.
+func (s *session) signalListChange() {
 	select {
 	case s.changed <- struct{}{}:
 	default: // one is pending already
@@ -504,9 +506,9 @@ func (s *session) handleNotification(r *jsonrpc.Request, from int64) {
 		s.passLog(r.Params, from)
 	case "notifications/tools/list_changed", "notifications/resources/list_changed",
 		"notifications/prompts/list_changed":
-		s.countTimeout()
+		s.signalListChange()
 	case "notifications/subscriptions/acknowledged": // the list may have changed between its answer and this
-		s.countTimeout()
+		s.signalListChange()
 		s.passAcknowledgement(r.Params)
 	case "notifications/resources/updated":
 		var v struct {

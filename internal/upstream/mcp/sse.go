@@ -12,13 +12,13 @@ import (
 // An sse is the HTTP+SSE transport of revision 2024-11-05. The server sends everything on one
 // stream, whose first event names the address for posting messages.
 type sse struct {
-	*web
+	*httpLink
 	*workers
 	to       sink
 	endpoint *url.URL // set by start
 }
 
-func newSSE(w *web) *sse { return &sse{web: w, workers: newWorkers()} }
+func newSSE(w *httpLink) *sse { return &sse{httpLink: w, workers: newWorkers()} }
 
 // start opens the stream and waits for its first event.
 func (t *sse) start(ctx context.Context, to sink) error {

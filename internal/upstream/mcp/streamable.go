@@ -25,7 +25,7 @@ const (
 // sessions, a stream for messages that the server initiates, and resumption. That of 2026-07-28 has
 // none of these; instead, its headers repeat parts of the message.
 type streamable struct {
-	*web
+	*httpLink
 	*workers // its ctx is the parent of all exchanges
 	to       sink
 
@@ -34,7 +34,7 @@ type streamable struct {
 	version string // negotiated revision, of those with a handshake; "" before
 }
 
-func newStreamable(w *web) *streamable { return &streamable{web: w, workers: newWorkers()} }
+func newStreamable(w *httpLink) *streamable { return &streamable{httpLink: w, workers: newWorkers()} }
 
 func (t *streamable) start(_ context.Context, to sink) error {
 	t.to = to
@@ -291,7 +291,7 @@ func (t *streamable) listenServer() {
 		case err != nil:
 		case resp.StatusCode/100 == 2 && mediaType(resp) == "text/event-stream":
 			if at.id == "" { // without an event ID, messages sent before this stream are lost
-				t.to.countTimeout()
+				t.to.signalListChange()
 			}
 			opened = true
 			_, _ = t.readStream(resp, 0, &at)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A workers is the set of goroutines of a transport. They share a ctx. None starts after halt, and
-// halt waits for them.
+// A workers is the set of goroutines of a transport. They share a ctx. None starts after haltAll,
+// which waits for them.
 type workers struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -22,7 +22,7 @@ func newWorkers() *workers {
 	return w
 }
 
-// spawnWorker runs f in a goroutine, unless halt was called.
+// spawnWorker runs f in a goroutine, unless haltAll was called.
 func (w *workers) spawnWorker(f func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
