@@ -69,7 +69,7 @@ type Store interface {
 type Client struct {
 	cfg     Config
 	server  *url.URL
-	web     *web
+	web     *authClient
 	log     *slog.Logger
 	changed chan struct{} // capacity 1
 	turn    chan struct{} // capacity 1: its holder may renew
@@ -103,7 +103,7 @@ func New(cfg Config) (*Client, error) {
 		log = log.With("owner", cfg.Owner)
 	}
 	c := &Client{
-		cfg: cfg, server: u, web: newWeb(cfg.HTTPClient, u), log: log,
+		cfg: cfg, server: u, web: newAuthClient(cfg.HTTPClient, u), log: log,
 		changed: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 	}
 	c.rememberSecrets(cfg.ClientSecret)

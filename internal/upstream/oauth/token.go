@@ -34,7 +34,7 @@ type grant struct {
 // stores the new tokens in g (RFC 6749 section 5). If it fails, g is unchanged. An error response
 // is a
 // *protocolError.
-func (w *web) requestTokens(ctx context.Context, g *grant, form url.Values) error {
+func (w *authClient) requestTokens(ctx context.Context, g *grant, form url.Values) error {
 	form.Set("resource", g.Resource)
 	a, err := w.postForm(ctx, g.Endpoint, g.Client, form)
 	if err != nil {
@@ -82,7 +82,7 @@ func isUsableToken(token string) bool {
 }
 
 // postForm posts a form as client.
-func (w *web) postForm(ctx context.Context, to string, client registration, form url.Values) (*answer, error) {
+func (w *authClient) postForm(ctx context.Context, to string, client registration, form url.Values) (*answer, error) {
 	set := func(http.Header) {}
 	switch client.Method {
 	case authBasic:
@@ -101,7 +101,7 @@ func (w *web) postForm(ctx context.Context, to string, client registration, form
 }
 
 // refreshGrant requests new tokens with the refresh token.
-func (w *web) refreshGrant(ctx context.Context, g *grant) error {
+func (w *authClient) refreshGrant(ctx context.Context, g *grant) error {
 	return w.requestTokens(ctx, g, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}})
 }
 
@@ -120,7 +120,7 @@ func isFinal(err error) bool {
 }
 
 // revokeTokens revokes the tokens at the authorization server (RFC 7009), the refresh token first.
-func (w *web) revokeTokens(ctx context.Context, g *grant) error {
+func (w *authClient) revokeTokens(ctx context.Context, g *grant) error {
 	var errs []error
 	for _, t := range []struct{ hint, token string }{{"refresh_token", g.Refresh}, {"access_token", g.Access}} {
 		if t.token == "" {

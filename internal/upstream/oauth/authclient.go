@@ -23,13 +23,13 @@ const (
 	maxRedirects = 3
 )
 
-// A web sends requests to the servers involved in a sign-in. It trusts none of them.
-type web struct {
+// An authClient sends requests to the servers involved in a sign-in. It trusts none of them.
+type authClient struct {
 	client *http.Client
 	local  bool // the server is on this machine, so the other servers may be, too
 }
 
-func newWeb(given *http.Client, server *url.URL) *web {
+func newAuthClient(given *http.Client, server *url.URL) *authClient {
 	c := &http.Client{Timeout: answerTime, CheckRedirect: checkRedirect}
 	if given != nil {
 		c.Transport = given.Transport
@@ -44,7 +44,7 @@ func newWeb(given *http.Client, server *url.URL) *web {
 			MaxResponseHeaderBytes: 64 << 10,
 		}
 	}
-	return &web{client: c, local: isLoopback(server)}
+	return &authClient{client: c, local: isLoopback(server)}
 }
 
 // checkRedirect follows redirects within the same origin, and never sends a body twice.
@@ -83,7 +83,7 @@ func (a *answer) decodeJSON(v any) error {
 }
 
 // sendRequest sends r. The error is a *tool.Error that names only the host of the address.
-func (w *web) sendRequest(r *http.Request) (*answer, error) {
+func (w *authClient) sendRequest(r *http.Request) (*answer, error) {
 	r.Header.Set("Accept", "application/json")
 	resp, err := w.client.Do(r)
 	if err != nil {
@@ -115,7 +115,7 @@ func (w *web) sendRequest(r *http.Request) (*answer, error) {
 	return &answer{resp.StatusCode, body}, nil
 }
 
-func (w *web) getURL(ctx context.Context, u *url.URL) (*answer, error) {
+func (w *authClient) getURL(ctx context.Context, u *url.URL) (*answer, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, tool.Errorf(tool.Unavailable, "%w", err)
@@ -123,7 +123,7 @@ func (w *web) getURL(ctx context.Context, u *url.URL) (*answer, error) {
 	return w.sendRequest(r)
 }
 
-func (w *web) postBody(ctx context.Context, to, contentType string, body []byte, set func(http.Header)) (*answer,
+func (w *authClient) postBody(ctx context.Context, to, contentType string, body []byte, set func(http.Header)) (*answer,
 	error) {
 	u, err := parseAddress("endpoint", to, w.local) // it was checked on arrival, but may have been stored since
 	if err != nil {
