@@ -31,7 +31,7 @@ type flow struct {
 	credit int  // bytes that may be sent
 	deaf   bool // the other side no longer reads
 
-	// consumes incoming bytes instead of take; called by the goroutine that reads the socket
+	// consumes incoming bytes instead of flow.take; called by the goroutine that reads the socket
 	sink sandbox.Sink
 }
 

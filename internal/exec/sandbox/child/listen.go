@@ -50,9 +50,9 @@ const (
 // goroutine, thread or processor has to wake up in between. The reader reclaims the socket if no
 // one reads it, if polling fails, or if several operations run.
 type listener struct {
-	in   *reader
-	take func(frame) error
-	conn *promptConn // nil if the connection can't be read without blocking, or there is no second processor
+	in          *reader
+	handleFrame func(frame) error
+	conn        *promptConn // nil if the connection can't be read without blocking, or there is no second processor
 	// set on the child's side: its reader polls the socket itself while nothing runs, and lends it
 	// to a single Run
 	serves bool
@@ -85,9 +85,9 @@ func (i *promptConn) Read(p []byte) (int, error) {
 	return i.Reader.Read(p)
 }
 
-// newListener returns a listener that passes frames to take.
-func newListener(conn io.Reader, serves bool, take func(frame) error) *listener {
-	l := &listener{take: take, serves: serves, back: make(chan struct{}, 1), skip: 1}
+// newListener returns a listener that passes frames to handleFrame.
+func newListener(conn io.Reader, serves bool, handleFrame func(frame) error) *listener {
+	l := &listener{handleFrame: handleFrame, serves: serves, back: make(chan struct{}, 1), skip: 1}
 	if p, ok := conn.(prompter); ok && runtime.GOMAXPROCS(0) > 1 {
 		l.conn = &promptConn{Reader: conn, prompter: p}
 		conn = l.conn
@@ -96,13 +96,13 @@ func newListener(conn io.Reader, serves bool, take func(frame) error) *listener 
 	return l
 }
 
-// run reads until the connection ends or take fails, and returns the error.
+// run reads until the connection ends or handleFrame fails, and returns the error.
 func (l *listener) run() error {
 	for l.err == nil {
 		began := time.Now()
 		f, err := l.next()
 		if err == nil {
-			err = l.take(f)
+			err = l.handleFrame(f)
 		}
 		if err != nil {
 			return err
@@ -257,14 +257,14 @@ func (l *listener) listen(there func() bool) {
 	l.giveBack(taken)
 }
 
-// hear passes frames to take until there returns true or w says to stop polling. It reports whether
-// there returned true.
+// hear passes frames to handleFrame until there returns true or w says to stop polling. It reports
+// whether there returned true.
 func (l *listener) hear(there func() bool, w *watch) (bool, error) {
 	for {
 		f, err := l.in.next()
 		switch {
 		case err == nil:
-			if err := l.take(f); err != nil {
+			if err := l.handleFrame(f); err != nil {
 				return false, err
 			}
 		case err != errNothing:

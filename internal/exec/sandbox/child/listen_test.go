@@ -192,7 +192,7 @@ func TestListenAsk(t *testing.T) {
 	f := newFeed()
 	l, _, _ := lentOut(t, f, true)
 	task := &task{flow: newFlow(newWriter(io.Discard), 1, 1), whole: make(chan []byte, 1), ears: l}
-	l.take = func(x frame) error { return task.handleAnswer(x.payload) }
+	l.handleFrame = func(x frame) error { return task.handleAnswer(x.payload) }
 	var b collect
 	if err := sendParts(newWriter(&b), kindAnswer, 1, 1, 1, []byte("because")); err != nil {
 		t.Fatalf("sendParts: %v", err)

@@ -66,7 +66,7 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 		return try(w, conn, number(args[1]))
 	}
 	// Without a parent there is no state to save.
-	idle := resident.NewIdle(idleTime, idleCode{code})
+	idle := resident.NewIdleNotifier(idleTime, idleCode{code})
 	defer idle.StopWaiting()
 	idle.NoteActivity()
 	return serve(conn, w, driver, idle, func() { os.Exit(0) })

@@ -78,7 +78,7 @@ func (p *process) run() {
 	}
 	p.mu.Unlock()
 	late := time.AfterFunc(readyTime, func() { p.end("did not get ready in time") })
-	p.ears = newListener(peer, false, p.take)
+	p.ears = newListener(peer, false, p.handleFrame)
 	p.hello, err = parseHello(p.ears.in.next())
 	late.Stop()
 	if err == nil {
@@ -143,14 +143,14 @@ func (p *process) wait(ctx context.Context) error {
 	return p.failed
 }
 
-// take handles a frame from the child.
-func (p *process) take(f frame) error {
+// handleFrame handles a frame from the child.
+func (p *process) handleFrame(f frame) error {
 	p.mu.Lock()
 	box, known := p.boxes[f.box], f.box <= p.last
 	p.mu.Unlock()
 	switch {
 	case box != nil:
-		return box.take(f)
+		return box.handleFrame(f)
 	case !known:
 		return newBreach("a frame of a sandbox that was never made")
 	}

@@ -21,9 +21,9 @@ const (
 	stopTime = 3 * time.Second
 )
 
-// A run is the parent's view of one Run. The caller's goroutine writes the guest's output to the
-// stream. Another goroutine reads the host's bytes, unless the stream pushes them.
-type run struct {
+// A remoteRun is the parent's view of one Run. The caller's goroutine writes the guest's output to
+// the stream. Another goroutine reads the host's bytes, unless the stream pushes them.
+type remoteRun struct {
 	s    *Sandbox
 	o    *operation
 	cmd  *sandbox.Cmd
@@ -58,13 +58,13 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &run{s: s, cmd: cmd, ctx: ctx}
+	r := &remoteRun{s: s, cmd: cmd, ctx: ctx}
 	if _, err = s.begin(kindRun, r); err != nil {
 		return -1, err
 	}
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
 	c := command{keep: cmd.Keep, asks: cmd.Ask != nil, next: cmd.Next != nil, cpu: cmd.CPU}
-	_ = s.p.w.queue(kindRun, s.id, r.o.op, c.append(nil)) // if this fails, started notices
+	_ = s.p.w.queue(kindRun, s.id, r.o.op, c.append(nil)) // if this fails, flushRun notices
 	if p, ok := cmd.Guest.(sandbox.Pusher); ok {
 		r.host = p
 		p.Push(r)
@@ -98,7 +98,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 
 // flushRun flushes the Run to the child. If the Run was stopped before, it also sends the
 // cancellation.
-func (r *run) flushRun() {
+func (r *remoteRun) flushRun() {
 	if err := r.s.p.w.push(); err != nil {
 		r.s.p.end("")
 	}
@@ -112,7 +112,7 @@ func (r *run) flushRun() {
 }
 
 // feed sends the host's bytes to the child.
-func (r *run) feed() {
+func (r *remoteRun) feed() {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := r.cmd.Guest.Read(buf)
@@ -148,7 +148,7 @@ func (l *backlog) close() {
 
 // AcceptPush accepts bytes pushed by the host. On the host's goroutine it sends as much as possible
 // without waiting for the child.
-func (r *run) AcceptPush(p []byte, end error) (took int) {
+func (r *remoteRun) AcceptPush(p []byte, end error) (took int) {
 	r.said.Add(1)
 	l := &r.left
 	l.mu.Lock()
@@ -175,7 +175,7 @@ func (r *run) AcceptPush(p []byte, end error) (took int) {
 }
 
 // sendLeft sends the backlog as fast as the child accepts it.
-func (r *run) sendLeft() {
+func (r *remoteRun) sendLeft() {
 	l := &r.left
 	for {
 		l.mu.Lock()
@@ -197,7 +197,7 @@ func (r *run) sendLeft() {
 }
 
 // hungUp handles the end of the host's bytes.
-func (r *run) hungUp(end error) {
+func (r *remoteRun) hungUp(end error) {
 	if end != io.EOF {
 		r.stop(fmt.Errorf("read the guest stream: %w", end))
 		return
@@ -213,7 +213,7 @@ func (r *run) hungUp(end error) {
 }
 
 // tell sends a frame without a payload if the Run has not ended.
-func (r *run) tell(k kind) {
+func (r *remoteRun) tell(k kind) {
 	select {
 	case <-r.o.over:
 	default:
@@ -222,7 +222,7 @@ func (r *run) tell(k kind) {
 }
 
 // pump writes the guest's output to the host until the result arrives.
-func (r *run) pump() result {
+func (r *remoteRun) pump() result {
 	deaf := false
 	write := func() {
 		b, _ := r.o.take()
@@ -261,7 +261,7 @@ func (r *run) pump() result {
 
 // stop tells the child to stop the guest, and kills the child if it doesn't. The first cause is
 // kept.
-func (r *run) stop(cause error) {
+func (r *remoteRun) stop(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cause != nil || r.over {
@@ -275,7 +275,7 @@ func (r *run) stop(cause error) {
 }
 
 // hurry is called when the result has arrived: the host gets lastWords to read the rest.
-func (r *run) hurry() {
+func (r *remoteRun) hurry() {
 	c, ok := r.cmd.Guest.(io.Closer)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -285,7 +285,7 @@ func (r *run) hurry() {
 }
 
 // finish stops the Run's timers, drops a partial question, and returns the Run's error.
-func (r *run) finish(res result) error {
+func (r *remoteRun) finish(res result) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
@@ -304,7 +304,7 @@ func (r *run) finish(res result) error {
 }
 
 // reply answers a question. An empty question asks for the next line.
-func (r *run) reply(question []byte) []byte {
+func (r *remoteRun) reply(question []byte) []byte {
 	switch {
 	case len(question) == 0 && r.cmd.Next != nil:
 		return r.cmd.Next(r.ctx)
@@ -315,7 +315,7 @@ func (r *run) reply(question []byte) []byte {
 }
 
 // handleQuestion handles a part of a question, and answers it when it is complete.
-func (r *run) handleQuestion(payload []byte) error {
+func (r *remoteRun) handleQuestion(payload []byte) error {
 	number, more, text, err := parsePart(payload)
 	if err != nil {
 		return err

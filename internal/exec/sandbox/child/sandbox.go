@@ -34,13 +34,13 @@ type operation struct {
 	kind kind
 	*flow
 	done chan result // receives one result
-	run  *run        // for a kindRun
+	run  *remoteRun  // for a kindRun
 }
 
 var errClosed = errors.New("the sandbox is closed")
 
 // begin starts an operation. Only one may be running, plus a close.
-func (s *Sandbox) begin(k kind, r *run) (*operation, error) {
+func (s *Sandbox) begin(k kind, r *remoteRun) (*operation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -73,8 +73,8 @@ func (p *process) exitError() error {
 	return p.failed
 }
 
-// take handles a frame from the child.
-func (s *Sandbox) take(f frame) error {
+// handleFrame handles a frame from the child.
+func (s *Sandbox) handleFrame(f frame) error {
 	var r result
 	if f.kind == kindResult {
 		var err error

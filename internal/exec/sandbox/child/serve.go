@@ -24,8 +24,8 @@ type server struct {
 	w      *writer
 	ears   *listener
 	work   sync.WaitGroup
-	ctx    context.Context // done when the parent has disconnected
-	idle   *resident.Idle  // notes each frame; may be nil
+	ctx    context.Context        // done when the parent has disconnected
+	idle   *resident.IdleNotifier // notes each frame; may be nil
 
 	mu    sync.Mutex
 	boxes map[uint32]*box
@@ -64,11 +64,11 @@ type task struct {
 // returns when conn ends, or when the parent breaks the protocol, which is the error then. It
 // closes all sandboxes before it returns. If gone is not nil, it is called when nothing more can be
 // read.
-func serve(conn io.Reader, w *writer, d sandbox.Driver, idle *resident.Idle, gone func()) error {
+func serve(conn io.Reader, w *writer, d sandbox.Driver, idle *resident.IdleNotifier, gone func()) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{driver: d, w: w, ctx: ctx, idle: idle, boxes: map[uint32]*box{0: {}}}
 	s.boxes[0].s = s
-	s.ears = newListener(conn, true, s.take)
+	s.ears = newListener(conn, true, s.handleFrame)
 	err := s.ears.run()
 	if _, ok := err.(*breach); !ok && gone != nil {
 		gone()
@@ -108,8 +108,8 @@ func (b *box) abandon() {
 	}
 }
 
-// take handles a frame from the parent.
-func (s *server) take(f frame) error {
+// handleFrame handles a frame from the parent.
+func (s *server) handleFrame(f frame) error {
 	s.idle.NoteActivity()
 	s.mu.Lock()
 	b := s.boxes[f.box]
@@ -132,7 +132,7 @@ func (s *server) take(f frame) error {
 	case kindProbe, kindCreate, kindRestore, kindRun, kindSnapshot, kindFork, kindClose:
 		return b.begin(f)
 	}
-	return b.take(f)
+	return b.handleFrame(f)
 }
 
 // begin starts an operation.
@@ -221,8 +221,8 @@ func (b *box) prepare(f frame) (func(*task) result, error) {
 	return b.s.probe, nil
 }
 
-// take handles a frame of a running operation.
-func (b *box) take(f frame) error {
+// handleFrame handles a frame of a running operation.
+func (b *box) handleFrame(f frame) error {
 	b.mu.Lock()
 	t, last := b.task, b.last
 	b.mu.Unlock()

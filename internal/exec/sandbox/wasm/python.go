@@ -177,7 +177,7 @@ func (h pyHost) SetClock(ms int64) { h.g.setClock(ms) }
 var errHeld = errors.New("the guest waited for the host, which disconnected: it can't be kept")
 
 // next waits for the host's next line, in the same way as ask waits for an answer.
-func (r *run) next() (string, bool) {
+func (r *guestRun) next() (string, bool) {
 	r.finish()
 	if r.prompt != nil {
 		r.out.flush(r.prompt)
@@ -194,7 +194,7 @@ func (r *run) next() (string, bool) {
 }
 
 // await waits for a line. Its error explains why none will come.
-func (r *run) await() (string, error) {
+func (r *guestRun) await() (string, error) {
 	for {
 		line, ok, end := r.in.take()
 		switch {

@@ -28,10 +28,10 @@ const (
 	lastWords = time.Second
 )
 
-// A run is one Run of a sandbox: it passes lines between the guest stream and the guest, and stops
+// A guestRun is one Run of a sandbox: it passes lines between the guest stream and the guest, and stops
 // the guest. One goroutine, the caller's, enters the guest. If the stream is no sandbox.Prompt, two
 // more read and write, and end with the run. A timer acts as watchdog.
-type run struct {
+type guestRun struct {
 	d       *Driver
 	g       *guest
 	lang    language
@@ -70,8 +70,8 @@ type watch struct {
 	over bool       // the watchdog is done
 }
 
-func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
-	r := &run{d: s.d, lang: s.kind.lang, spec: s.spec, cmd: cmd, left: s.spec.Output,
+func newRun(s *Sandbox, cmd *sandbox.Cmd) *guestRun {
+	r := &guestRun{d: s.d, lang: s.kind.lang, spec: s.spec, cmd: cmd, left: s.spec.Output,
 		in: newInbox(int(s.spec.Memory)), out: newOutbox(cmd.Keep), halted: make(chan struct{})}
 	if cmd.CPU > 0 {
 		r.spec.CPU = min(cmd.CPU, s.spec.CPU)
@@ -84,14 +84,14 @@ func newRun(s *Sandbox, cmd *sandbox.Cmd) *run {
 }
 
 // enters sets the guest.
-func (r *run) enters(g *guest) {
+func (r *guestRun) enters(g *guest) {
 	r.watch.mu.Lock()
 	defer r.watch.mu.Unlock()
 	r.g = g
 }
 
 // drop releases a run whose guest no longer runs, or never ran.
-func (r *run) drop() {
+func (r *guestRun) drop() {
 	r.watch.timer.Stop()
 	r.watch.mu.Lock()
 	r.watch.over = true
@@ -100,7 +100,7 @@ func (r *run) drop() {
 }
 
 // usage returns the resources used by the run. It is called after the end.
-func (r *run) usage() sandbox.Usage {
+func (r *guestRun) usage() sandbox.Usage {
 	return sandbox.Usage{CPU: r.used, Memory: int64(len(r.g.region.memory()))}
 }
 
@@ -109,7 +109,7 @@ func (r *run) usage() sandbox.Usage {
 var errHungUp = errors.New("the host hung up")
 
 // stop ends the run with err, unless it was stopped before. It doesn't block.
-func (r *run) stop(err error) {
+func (r *guestRun) stop(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cause != nil {
@@ -127,14 +127,14 @@ func (r *run) stop(err error) {
 }
 
 // stopReason returns the reason why the run was stopped, or nil.
-func (r *run) stopReason() error {
+func (r *guestRun) stopReason() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cause
 }
 
 // do performs the run.
-func (r *run) do() error {
+func (r *guestRun) do() error {
 	r.g.host = r
 	quit := make(chan struct{})
 	var stream sync.WaitGroup
@@ -162,7 +162,7 @@ func (r *run) do() error {
 }
 
 // written handles the result of the goroutine that writes to the stream.
-func (r *run) written(err error) {
+func (r *guestRun) written(err error) {
 	switch {
 	case err == nil:
 	case sandbox.HungUp(err) && r.cmd.Keep: // the guest continues without a reader until it is idle
@@ -173,9 +173,9 @@ func (r *run) written(err error) {
 	}
 }
 
-// watchHost reads the stream. When the host has closed it, parted stops a guest that isn't kept,
-// because its results would be unused.
-func (r *run) watchHost(quit <-chan struct{}) {
+// watchHost reads the stream. When the host has closed it, watchHost stops a guest that isn't
+// kept after a while, because its results would be unused.
+func (r *guestRun) watchHost(quit <-chan struct{}) {
 	if !r.hungUp(quit) || r.cmd.Keep {
 		return
 	}
@@ -187,7 +187,7 @@ func (r *run) watchHost(quit <-chan struct{}) {
 }
 
 // hungUp reads the host's lines until EOF or quit, and reports whether it was EOF.
-func (r *run) hungUp(quit <-chan struct{}) bool {
+func (r *guestRun) hungUp(quit <-chan struct{}) bool {
 	if r.prompt == nil {
 		return r.in.read(r.cmd.Guest, quit) == io.EOF
 	}
@@ -200,7 +200,7 @@ func (r *run) hungUp(quit <-chan struct{}) bool {
 }
 
 // pump enters the guest for each line until the host closes the stream.
-func (r *run) pump() error {
+func (r *guestRun) pump() error {
 	if err := r.g.enter(func() error { r.g.engine.limit(r.spec.Memory, r.spec.Stack); return nil }); err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (r *run) pump() error {
 
 // enter makes one entry: it delivers a line and runs the guest until it waits again. It first waits
 // until the host has read enough of the guest's output, then for a turn.
-func (r *run) enter(line string) error {
+func (r *guestRun) enter(line string) error {
 	for r.out.waiting() > outboxFull {
 		select {
 		case <-r.out.less:
@@ -259,7 +259,7 @@ func (r *run) enter(line string) error {
 }
 
 // begin acquires a turn and a thread, and starts the clock of an entry or of its continuation.
-func (r *run) begin() {
+func (r *guestRun) begin() {
 	r.d.turns.take(false, r.halted)
 	runtime.LockOSThread()
 	r.entry = r.d.relief.begin()
@@ -279,7 +279,7 @@ func (r *run) begin() {
 }
 
 // look returns when the watchdog must check an entry that has this much CPU time left.
-func (r *run) look(left time.Duration) time.Duration {
+func (r *guestRun) look(left time.Duration) time.Duration {
 	if r.lang.polls {
 		return left
 	}
@@ -287,7 +287,7 @@ func (r *run) look(left time.Duration) time.Duration {
 }
 
 // finish adds the CPU time since begin to the total, and releases what begin took.
-func (r *run) finish() {
+func (r *guestRun) finish() {
 	r.mu.Lock()
 	r.used += r.clock.read() - r.base
 	r.ticking = false
@@ -303,7 +303,7 @@ func (r *run) finish() {
 
 // watchdog stops the guest when its CPU time is used up, and revokes its memory if it doesn't heed
 // that.
-func (r *run) watchdog() {
+func (r *guestRun) watchdog() {
 	r.watch.mu.Lock()
 	defer r.watch.mu.Unlock()
 	if r.watch.over {
@@ -352,7 +352,7 @@ func (r *run) watchdog() {
 
 // flush waits until the host has read the guest's output: at most lastWords, or without limit if
 // the guest is kept.
-func (r *run) flush() {
+func (r *guestRun) flush() {
 	var moment <-chan time.Time
 	halted := r.halted
 	if !r.cmd.Keep {
@@ -371,12 +371,12 @@ func (r *run) flush() {
 	}
 }
 
-func (r *run) limit(name, format string, a ...any) error {
+func (r *guestRun) limit(name, format string, a ...any) error {
 	return &sandbox.LimitError{Limit: name, Msg: fmt.Sprintf(format, a...)}
 }
 
 // explain returns the error of a run, from the error of its last entry.
-func (r *run) explain(err error) error {
+func (r *guestRun) explain(err error) error {
 	switch cause := r.stopReason(); cause {
 	case nil:
 	case errHungUp:
@@ -411,7 +411,7 @@ func size(n int64) string {
 
 // interrupted reports whether the guest must stop. A guest that has used its quantum yields here
 // while others wait; to the guest it looks as if only time had passed.
-func (r *run) interrupted() bool {
+func (r *guestRun) interrupted() bool {
 	if r.halting.Load() {
 		return true
 	}
@@ -434,14 +434,14 @@ func (r *run) interrupted() bool {
 	return r.halting.Load()
 }
 
-func (r *run) write(n int, text func() string) {
+func (r *guestRun) write(n int, text func() string) {
 	r.spend(n)
 	// An entry's output is sent at its end, unless the entry is slow.
 	r.out.writeOutput(text(), r.prompt != nil && time.Since(r.turned) < courtesy)
 }
 
 // spend counts n bytes of output to the host, and stops the guest at its limit.
-func (r *run) spend(n int) {
+func (r *guestRun) spend(n int) {
 	if r.left -= int64(n); r.left < 0 {
 		err := r.limit("output", "the program wrote more than %s in total (value, console, arguments of calls, "+
 			"contents of files): write less, or use several programs", size(r.spec.Output))
@@ -451,7 +451,7 @@ func (r *run) spend(n int) {
 }
 
 // ask asks the host. Meanwhile the guest's clock stands still, and others may use its turn.
-func (r *run) ask(n int, text func() string) (string, bool) {
+func (r *guestRun) ask(n int, text func() string) (string, bool) {
 	r.spend(n)
 	if r.cmd.Ask == nil {
 		return "", false
@@ -470,7 +470,7 @@ func (r *run) ask(n int, text func() string) (string, bool) {
 }
 
 // answer calls Cmd.Ask. If that panics, the entry's state is restored first.
-func (r *run) answer(question []byte) []byte {
+func (r *guestRun) answer(question []byte) []byte {
 	asked := false
 	defer func() {
 		if !asked {

@@ -28,7 +28,7 @@ type Sandbox struct {
 	ran    bool          // a Run succeeded, or the guest was restored from a snapshot
 	ended  error         // why no further Run is possible
 	busy   chan struct{} // closed when the current operation ends; nil if there is none
-	run    *run          // the current Run
+	run    *guestRun     // the current Run
 	closed bool
 }
 
@@ -97,7 +97,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 
 // begin starts an operation, of which only one may run at a time; r is nil except for a Run. The
 // caller must call end.
-func (s *Sandbox) begin(what string, r *run) error {
+func (s *Sandbox) begin(what string, r *guestRun) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
