@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -410,4 +411,13 @@ func TestWarm(t *testing.T) {
 			t.Errorf("hit %d is %s, and of the warm View %s", i, a[i].Entry.Path(), b[i].Entry.Path())
 		}
 	}
+}
+
+// byScore orders hits: the best first, and then by name.
+func byScore(a, b Hit) int {
+	if c := cmp.Compare(b.Score, a.Score); c != 0 {
+		return c
+	}
+	return cmp.Or(cmp.Compare(a.Entry.Tool.Upstream, b.Entry.Tool.Upstream),
+		cmp.Compare(a.Entry.Tool.Name, b.Entry.Tool.Name))
 }

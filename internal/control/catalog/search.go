@@ -78,7 +78,7 @@ const (
 // Search returns the best matches for the query, best first, at most limit. A query that contains a
 // word always has results, even if only the most similar names. An empty query has none.
 func (v *View) Search(query string, limit int) []Hit {
-	hits, _ := v.find(query, limit)
+	hits, _ := v.searchTools(query, limit)
 	return hits
 }
 
@@ -90,8 +90,9 @@ func (v *View) Warm() {
 	}
 }
 
-// find is Search; found reports whether the best hit is a real match, or merely the nearest.
-func (v *View) find(query string, limit int) (hits []Hit, found bool) {
+// searchTools implements Search. found reports whether the best hit is a real match, or merely the
+// nearest.
+func (v *View) searchTools(query string, limit int) (hits []Hit, found bool) {
 	if limit <= 0 || len(v.entries) == 0 || len(splitWords(cutQuery(query))) == 0 {
 		return nil, false
 	}

@@ -115,13 +115,13 @@ func TestSearchNothingFits(t *testing.T) {
 		set := readEval(t, name)
 		for _, query := range absurd {
 			asked++
-			if hits, found := set.view.find(query, 5); found {
+			if hits, found := set.view.searchTools(query, 5); found {
 				confident++
 				t.Logf("%s: %q is answered by %v", name, query, describeHits(hits))
 			}
 		}
 		for _, q := range set.queries {
-			hits, found := set.view.find(q.text, 5)
+			hits, found := set.view.searchTools(q.text, 5)
 			if slices.ContainsFunc(hits, func(h Hit) bool { return slices.Contains(q.want, h.Entry.Tool.Path()) }) {
 				answered++
 				if !found {

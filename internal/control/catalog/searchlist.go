@@ -21,7 +21,7 @@ type Found struct {
 // list returns the hits of a query as a list for a program, together with the text that an agent
 // would read.
 func (c *Catalog) list(v *View, query string, limit int, text, language string) (*tool.Result, error) {
-	hits, fits := v.find(query, min(limit, maxHits))
+	hits, fits := v.searchTools(query, min(limit, maxHits))
 	if len(hits) == 0 {
 		return tool.Text(false, text), nil
 	}

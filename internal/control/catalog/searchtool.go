@@ -77,7 +77,7 @@ func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 
 // answer formats the results of a query.
 func (c *Catalog) answer(v *View, query string, limit int, full bool, language string) string {
-	hits, found := v.find(query, min(limit, maxHits))
+	hits, found := v.searchTools(query, min(limit, maxHits))
 	var b strings.Builder
 	switch {
 	case len(v.entries) == 0:

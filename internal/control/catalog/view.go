@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -383,12 +382,4 @@ type Hit struct {
 	Entry *Entry
 	Score float64  // larger is better; comparable only within one result list
 	Also  []*Entry // the same tool at other upstreams: equal name, description and schemas
-}
-
-func byScore(a, b Hit) int {
-	if c := cmp.Compare(b.Score, a.Score); c != 0 {
-		return c
-	}
-	return cmp.Or(cmp.Compare(a.Entry.Tool.Upstream, b.Entry.Tool.Upstream),
-		cmp.Compare(a.Entry.Tool.Name, b.Entry.Tool.Name))
 }

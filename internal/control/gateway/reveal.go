@@ -35,22 +35,22 @@ func reveal(ctx context.Context, g *Gateway, req *request) error {
 	}
 	var parts []string
 	if len(r.Kinds) > 0 {
-		parts = append(parts, "personal data was turned back: "+list(r.Kinds))
+		parts = append(parts, "personal data was turned back: "+joinNames(r.Kinds))
 	}
 	if len(r.Kept) > 0 {
-		parts = append(parts, fmt.Sprintf("sent as tokens, not turned back: %s (%s)", list(r.Kept), r.Reason))
-		tell(fmt.Sprintf("%s as it stands, not what that stands for: %s", list(r.Kept), r.Reason))
+		parts = append(parts, fmt.Sprintf("sent as tokens, not turned back: %s (%s)", joinNames(r.Kept), r.Reason))
+		tell(fmt.Sprintf("%s as it stands, not what that stands for: %s", joinNames(r.Kept), r.Reason))
 	}
 	if len(r.Alien) > 0 {
-		parts = append(parts, "sent as it stands, since it stands for nothing here: "+list(r.Alien))
-		tell(list(r.Alien) + " as it stands: it stands for nothing in this session")
+		parts = append(parts, "sent as it stands, since it stands for nothing here: "+joinNames(r.Alien))
+		tell(joinNames(r.Alien) + " as it stands: it stands for nothing in this session")
 	}
 	req.remark = strings.Join(parts, "; ")
 	return nil
 }
 
-// list joins names, and counts them if there are many.
-func list(names []string) string {
+// joinNames joins names, and counts them if there are many.
+func joinNames(names []string) string {
 	const most = 20
 	if n := len(names) - most; n > 0 {
 		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", n)
