@@ -197,7 +197,7 @@ func (u *unspanned) addRow(scan func(...any) error) error {
 		}
 	default:
 		u.near = f.record
-		if !u.s.wantsBeginning(&f) {
+		if !u.s.matchesBeginning(&f) {
 			break
 		}
 		if u.s.outcome != 0 && !slices.Contains(f.marks[:f.n], u.s.outcome) {
@@ -228,9 +228,9 @@ func (s *search) endedAt(begun int64) {
 	s.ended[first][(begun-first)>>6] |= 1 << (begun & 63)
 }
 
-// wantsBeginning reports whether a leaf that begins a record matches the query, regardless of the
+// matchesBeginning reports whether a leaf that begins a record matches the query, regardless of the
 // record's end.
-func (s *search) wantsBeginning(f *facts) bool {
+func (s *search) matchesBeginning(f *facts) bool {
 	return (s.q.ID == "" || f.record == s.q.ID) && s.mayMatch(bounds{f.record, f.record, f.time, f.time}) &&
 		!slices.ContainsFunc(s.marks, func(m uint32) bool { return !slices.Contains(f.marks[:f.n], m) })
 }

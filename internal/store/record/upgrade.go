@@ -15,7 +15,7 @@ const selectOld = `SELECT record, 0 AS ended, time, call, execution, tool, princ
 	UNION ALL SELECT record, 1, time, '', '', '', '', '', '', outcome, error_kind, error, digest, size, '', duration FROM audit_ended
 	ORDER BY time, ended, record`
 
-// OldTables are the tables that Upgrade drops.
+// OldTables are the tables that UpgradeRecord drops.
 var OldTables = [...]string{"audit_ended", "audit_begun"}
 
 // IsOld reports whether the record is from an older version, which stored it in two tables.

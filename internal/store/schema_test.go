@@ -9,9 +9,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 )
 
-// TestActors checks that the expected hash of the triggers and views is that of a data folder in
+// TestTriggerSum checks that the expected hash of the triggers and views is that of a data folder in
 // use.
-func TestActors(t *testing.T) {
+func TestTriggerSum(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Config{Path: t.TempDir()})
 	if err != nil {
@@ -25,12 +25,12 @@ func TestActors(t *testing.T) {
 	if _, err := s.Audit(t.Context(), key); err != nil {
 		t.Fatalf("Audit: %v", err)
 	}
-	found, sum, err := actorsIn(t.Context(), s.read)
+	found, sum, err := listTriggers(t.Context(), s.read)
 	if err != nil || len(found) == 0 {
 		t.Fatalf("found = %v, err = %v, want err == nil && len(found) != 0", found, err)
 	}
-	if sum != actors {
-		t.Errorf("the hash of the triggers and views is %s, want %s", sum, actors)
+	if sum != triggerSum {
+		t.Errorf("the hash of the triggers and views is %s, want %s", sum, triggerSum)
 	}
 }
 

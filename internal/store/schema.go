@@ -21,11 +21,11 @@ import (
 // because they could change what any writer writes. It runs at each start, so it only searches for
 // their texts. Check compares the whole schema.
 func rejectTriggers(ctx context.Context, q record.Querier) error {
-	found, sum, err := actorsIn(ctx, q)
+	found, sum, err := listTriggers(ctx, q)
 	if err != nil {
 		return fault.TranslateRead(ctx, err)
 	}
-	if sum == actors { // nearly always
+	if sum == triggerSum { // nearly always
 		return nil
 	}
 	made, err := migrationTexts()
@@ -49,8 +49,8 @@ type activeObject struct {
 	text string
 }
 
-// actorsIn returns the actors in the database and their hash.
-func actorsIn(ctx context.Context, q record.Querier) (found []activeObject, sum string, err error) {
+// listTriggers returns the triggers and views in the database, and their hash.
+func listTriggers(ctx context.Context, q record.Querier) (found []activeObject, sum string, err error) {
 	// SQLite also recognizes a trigger by its type in capitals, which anyone who writes to the
 	// schema table can create.
 	rows, err := q.QueryContext(ctx, `SELECT coalesce(type, ''), coalesce(name, ''), coalesce(sql, '') FROM `+
@@ -71,9 +71,9 @@ func actorsIn(ctx context.Context, q record.Querier) (found []activeObject, sum 
 	return found, hex.EncodeToString(h.Sum(nil)), rows.Err()
 }
 
-// actors is the hash of the triggers and views that the migrations leave once Upgrade has dropped
-// the tables of an older form. It saves reading all migrations at each start.
-const actors = "56951ed72c12f0dbf66aab1449243f70a9c8e90f6f50bfd1f358d78d977f17e5"
+// triggerSum is the hash of the triggers and views that the migrations leave once UpgradeRecord has
+// dropped the tables of an older form. It saves reading all migrations at each start.
+const triggerSum = "56951ed72c12f0dbf66aab1449243f70a9c8e90f6f50bfd1f358d78d977f17e5"
 
 func migrationTexts() (string, error) {
 	var all strings.Builder
