@@ -24,7 +24,7 @@ type policies struct {
 	parts    gateway.Config // without Policy
 	observer policyObserver
 	log      *slog.Logger
-	calls    *resident.Idle // notes each call
+	calls    *resident.IdleNotifier // notes each call
 
 	gate   atomic.Pointer[gateway.Gateway]
 	engine atomic.Pointer[policy.Engine]
@@ -47,7 +47,7 @@ type policyObserver interface {
 
 // newPolicies loads the policies. The error describes what is wrong with them.
 func newPolicies(s *config.Config, parts gateway.Config, o policyObserver, log *slog.Logger) (*policies, error) {
-	p := &policies{parts: parts, observer: o, log: log, calls: resident.NewIdle(idleTime, idleMemory{log})}
+	p := &policies{parts: parts, observer: o, log: log, calls: resident.NewIdleNotifier(idleTime, idleMemory{log})}
 	p.settings.Store(s)
 	p.parts.InForce = p
 	e, err := s.Engine()

@@ -8,9 +8,9 @@ import (
 // A Releaser releases memory that an idle process doesn't need.
 type Releaser interface{ ReleaseMemory() }
 
-// Idle calls a Releaser when a process has become idle: once after each time of activity. While
-// nothing happens, it doesn't wake the process. Its zero value is not usable.
-type Idle struct {
+// An IdleNotifier calls a Releaser when a process has become idle: once after each time of
+// activity. While nothing happens, it doesn't wake the process. Its zero value is not usable.
+type IdleNotifier struct {
 	after   time.Duration
 	memory  Releaser
 	timer   *time.Timer
@@ -20,17 +20,17 @@ type Idle struct {
 	closed  atomic.Bool
 }
 
-// NewIdle returns an Idle that calls m when no activity was noted for about the time after.
-// Its calls don't overlap.
-func NewIdle(after time.Duration, m Releaser) *Idle {
-	i := &Idle{after: after, memory: m}
+// NewIdleNotifier returns an IdleNotifier that calls m when no activity was noted for about the time
+// after. Its calls don't overlap.
+func NewIdleNotifier(after time.Duration, m Releaser) *IdleNotifier {
+	i := &IdleNotifier{after: after, memory: m}
 	i.timer = time.AfterFunc(time.Hour, i.checkIdle)
 	i.timer.Stop()
 	return i
 }
 
-// NoteActivity notes an activity. A nil Idle does nothing.
-func (i *Idle) NoteActivity() {
+// NoteActivity notes an activity. A nil IdleNotifier does nothing.
+func (i *IdleNotifier) NoteActivity() {
 	if i == nil {
 		return
 	}
@@ -41,7 +41,7 @@ func (i *Idle) NoteActivity() {
 }
 
 // checkIdle waits on if there was activity since the last check, and releases memory otherwise.
-func (i *Idle) checkIdle() {
+func (i *IdleNotifier) checkIdle() {
 	if n := i.noted.Load(); n != i.seen.Swap(n) && !i.closed.Load() {
 		i.timer.Reset(i.after)
 		return
@@ -56,7 +56,7 @@ func (i *Idle) checkIdle() {
 }
 
 // StopWaiting ends the use of i. A release that has begun may still run.
-func (i *Idle) StopWaiting() {
+func (i *IdleNotifier) StopWaiting() {
 	if i != nil {
 		i.closed.Store(true)
 		i.timer.Stop()

@@ -14,7 +14,7 @@ func (c *countedReleases) ReleaseMemory() { c.n.Add(1) }
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var released countedReleases
-		i := NewIdle(time.Second, &released)
+		i := NewIdleNotifier(time.Second, &released)
 		expect := func(want int64, when string) {
 			t.Helper()
 			synctest.Wait()
@@ -40,13 +40,13 @@ func TestIdle(t *testing.T) {
 		i.StopWaiting()
 		time.Sleep(time.Hour)
 		expect(2, "after the end")
-		(*Idle)(nil).NoteActivity()
-		(*Idle)(nil).StopWaiting()
+		(*IdleNotifier)(nil).NoteActivity()
+		(*IdleNotifier)(nil).StopWaiting()
 	})
 }
 
 func BenchmarkIdle(b *testing.B) {
-	i := NewIdle(time.Hour, new(countedReleases))
+	i := NewIdleNotifier(time.Hour, new(countedReleases))
 	defer i.StopWaiting()
 	for b.Loop() {
 		i.NoteActivity()
