@@ -15,14 +15,14 @@ import (
 
 // An OwnSandbox is a sandbox that belongs to a principal.
 type OwnSandbox struct {
-	ID      string    `json:"id"`
-	Owner   string    `json:"owner"`
-	Name    string    `json:"name,omitempty"`
-	Image   string    `json:"image,omitempty"`
-	Memory  int64     `json:"memory"` // limit, in bytes
-	Created time.Time `json:"created"`
-	Used    time.Time `json:"used"`
-	Expires time.Time `json:"expires,omitzero"`
+	ID       string    `json:"id"`
+	Owner    string    `json:"owner"`
+	Name     string    `json:"name,omitempty"`
+	Image    string    `json:"image,omitempty"`
+	Memory   int64     `json:"memory"` // limit, in bytes
+	Created  time.Time `json:"created"`
+	LastUsed time.Time `json:"used"`
+	Expires  time.Time `json:"expires,omitzero"`
 	// "running" (in use), "idle", "frozen", "reclaimed" (frozen, without its memory) or "stopped"
 	// (it has only files)
 	State      string        `json:"state"`

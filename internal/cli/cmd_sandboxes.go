@@ -71,7 +71,7 @@ func tableOfSandboxes(w io.Writer, all []api.OwnSandbox) {
 	rows := [][]string{{"SANDBOX", "ID", "STATE", "MEMORY", "FILES", "LAST USED"}}
 	for _, s := range all {
 		rows = append(rows, []string{orDash(s.Name), s.ID, s.State, bytesText(s.UsedMemory), bytesText(s.FileBytes),
-			formatMoment(s.Used)})
+			formatMoment(s.LastUsed)})
 	}
 	writeColumns(w, rows...)
 }
@@ -101,7 +101,7 @@ func showSandbox(w io.Writer, s *api.OwnSandbox) {
 		{"processes ended", orDash(s.Why)}, {"image", orDash(s.Image)},
 		{"memory", bytesText(s.UsedMemory) + " of " + bytesText(s.Memory)},
 		{"files", text.Count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
-		{"created", formatMoment(s.Created)}, {"last used", formatMoment(s.Used)}, {"ends", expires},
+		{"created", formatMoment(s.Created)}, {"last used", formatMoment(s.LastUsed)}, {"ends", expires},
 		{"has read", orDash(strings.Join(s.Labels, ", "))}, {"note", orDash(s.Remark)},
 	}...)
 }
