@@ -47,7 +47,7 @@ func (s *Server) Drain(ctx context.Context, last func()) {
 }
 
 // enterCall counts a call, or the message that requests it. It returns false if no more are
-// accepted. If it returns true, the caller must call leave after the answer is written.
+// accepted. If it returns true, the caller must call leaveCall after the answer is written.
 func (s *Server) enterCall() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
