@@ -9,8 +9,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 )
 
-// TestTriggerSum checks that the expected hash of the triggers and views is that of a data folder in
-// use.
+// TestTriggerSum checks that the expected hash of the triggers and views is that of a data folder
+// in use.
 func TestTriggerSum(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Config{Path: t.TempDir()})

@@ -20,8 +20,8 @@ type IdleNotifier struct {
 	closed  atomic.Bool
 }
 
-// NewIdleNotifier returns an IdleNotifier that calls m when no activity was noted for about the time
-// after. Its calls don't overlap.
+// NewIdleNotifier returns an IdleNotifier that calls m when no activity was noted for about the
+// time after. Its calls don't overlap.
 func NewIdleNotifier(after time.Duration, m Releaser) *IdleNotifier {
 	i := &IdleNotifier{after: after, memory: m}
 	i.timer = time.AfterFunc(time.Hour, i.checkIdle)

@@ -28,8 +28,8 @@ const (
 	lastWords = time.Second
 )
 
-// A guestRun is one Run of a sandbox: it passes lines between the guest stream and the guest, and stops
-// the guest. One goroutine, the caller's, enters the guest. If the stream is no sandbox.Prompt, two
+// A guestRun is one Run of a sandbox: it passes lines between the guest stream and the guest, and
+// stops the guest. One goroutine, the caller's, enters the guest. If the stream is no sandbox.Prompt, two
 // more read and write, and end with the run. A timer acts as watchdog.
 type guestRun struct {
 	d       *Driver
