@@ -29,8 +29,8 @@ const (
 )
 
 // A guestRun is one Run of a sandbox: it passes lines between the guest stream and the guest, and
-// stops the guest. One goroutine, the caller's, enters the guest. If the stream is no sandbox.Prompt, two
-// more read and write, and end with the run. A timer acts as watchdog.
+// stops the guest. One goroutine, the caller's, enters the guest. If the stream is no
+// sandbox.Prompt, two more read and write, and end with the run. A timer acts as watchdog.
 type guestRun struct {
 	d       *Driver
 	g       *guest
