@@ -321,3 +321,16 @@ func TestNoRegexpAtStart(t *testing.T) {
 		}
 	}
 }
+
+// TestDocComments checks that the comment of a function begins with the function's name, so that no
+// comment keeps the name from before a renaming. That of an init may say why there is one.
+func TestDocComments(t *testing.T) {
+	tr := &tree{sources: ownSources(t)}
+	tr.eachFunc(func(place string, d *ast.FuncDecl) {
+		first, _, _ := strings.Cut(strings.Join(strings.Fields(d.Doc.Text()), " "), " ")
+		first = strings.TrimSuffix(strings.TrimRight(first, ",:"), "'s")
+		if first != "" && first != d.Name.Name && d.Name.Name != "init" {
+			t.Errorf("%s: its comment begins with %q, want the function's name", place, first)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -181,7 +182,8 @@ func TestPaths(t *testing.T) {
 		"A program's call, function by function":               codeMap,
 		"An approval, function by function":                    codeMap,
 		"A suspended program or session, function by function": codeMap,
-		"Where is ...?": "ARCHITECTURE.md",
+		"Stop and restart, function by function":               codeMap,
+		"Where is ...?":                                        "ARCHITECTURE.md",
 	} {
 		t.Run(title, func(t *testing.T) {
 			_, part, ok := strings.Cut(pages(t)[page], "\n## "+title+"\n")
@@ -189,21 +191,50 @@ func TestPaths(t *testing.T) {
 				t.Fatalf("%s has no heading %q", page, title)
 			}
 			part, _, _ = strings.Cut(part, "\n## ")
-			rows := pathRow.FindAllStringSubmatch(part, -1)
+			rows := tableRow.FindAllString(part, -1)
 			if len(rows) < 10 {
 				t.Fatalf("%d rows found, want at least 10", len(rows))
 			}
-			for _, row := range rows {
-				checkFunctions(t, page, row[1], row[2])
+			for _, row := range rows[2:] {
+				if m := pathRow.FindStringSubmatch(row); m == nil || !quoted.MatchString(m[2]) {
+					t.Errorf("%s: this row doesn't name one file and a function in it: %s", page, row)
+				} else {
+					checkFunctions(t, page, m[1], m[2])
+				}
 			}
 		})
 	}
 }
 
 var (
-	pathRow = regexp.MustCompile("(?m)^\\|[^|]*\\| `([^`]+)` \\| (.*) \\|$")
-	quoted  = regexp.MustCompile("`([^`]+)`")
+	tableRow = regexp.MustCompile(`(?m)^\|.*\|$`)
+	pathRow  = regexp.MustCompile("^\\|[^|]*\\| `([^`]+)` \\| (.*) \\|$")
+	quoted   = regexp.MustCompile("`([^`]+)`")
 )
+
+var placeOfName = regexp.MustCompile("`(\\w+)` in `([a-z_/]+\\.go)`")
+
+// TestPlacesToAdd checks that the variables and functions exist that are named in the table of what
+// to touch.
+func TestPlacesToAdd(t *testing.T) {
+	_, part, _ := strings.Cut(pages(t)["ARCHITECTURE.md"], "\n## Where things are added\n")
+	places := placeOfName.FindAllStringSubmatch(part, -1)
+	if len(places) < 8 {
+		t.Fatalf("%d places found, want at least 8", len(places))
+	}
+	files := goFiles(t)
+	for _, m := range places {
+		declared, want := false, regexp.MustCompile(`^(var |func |func \(.*?\) |type |\t)`+m[1]+`\b`)
+		for path, lines := range files {
+			if strings.HasSuffix("/"+path, "/"+m[2]) {
+				declared = declared || slices.ContainsFunc(lines, want.MatchString)
+			}
+		}
+		if !declared {
+			t.Errorf("ARCHITECTURE.md names %s in %s, which doesn't declare it", m[1], m[2])
+		}
+	}
+}
 
 // checkFunctions checks that a file, in Go or JavaScript, has the functions that are named in text.
 func checkFunctions(t *testing.T, page, file, text string) {
@@ -215,7 +246,7 @@ func checkFunctions(t *testing.T, page, file, text string) {
 	}
 	for _, name := range quoted.FindAllStringSubmatch(text, -1) {
 		typ, method, isMethod := strings.Cut(name[1], ".")
-		want := `(?m)^(export )?func(tion)? ` + typ + `\(`
+		want := `(?m)^((export )?func(tion)? ` + typ + `\(|export const ` + typ + ` = )`
 		if isMethod {
 			want = `(?m)^func \((\w+ )?\*?` + typ + `(\[\w+\])?\) ` + method + `\(`
 		}

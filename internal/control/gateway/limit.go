@@ -7,8 +7,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// limitUse makes the call within the limits, unless its upstream or the call itself has failed
-// repeatedly. Programs are counted when they start.
+// limitUse makes the call within the limits of rates, unless its upstream or the call itself has
+// failed repeatedly. It doesn't limit how many calls are under way: mcpserver and the executor do.
+// Programs are counted when they start.
 func limitUse(g *Gateway, next handler) handler {
 	return func(ctx context.Context, r *request) (*tool.Result, error) {
 		c := &r.call

@@ -30,7 +30,7 @@ var stages = []stage{
 	{name: "confirm", wrap: confirm},      // the caller's journal has the intent
 	{name: "learn", wrap: learnTypes},     // the types of results, without what redact removes
 	{name: "redact", wrap: redact},        // fields that policy removes from the result
-	{name: "limit", wrap: limitUse},       // rates, concurrency, broken upstreams
+	{name: "limit", wrap: limitUse},       // rates, broken upstreams
 	{name: "recover", wrap: recoverPanic}, // a panic ends only the call
 	{name: "label", wrap: label},          // the tool's labels reach the caller before its output
 }

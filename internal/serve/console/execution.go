@@ -93,7 +93,7 @@ type executionData struct {
 	ApproverBad string
 }
 
-// showExecution shows one execution.
+// showPast shows an execution by its journal.
 func (s *Server) showPast(v *visit) error {
 	d, err := s.clientOf(v).Journal(v.r.Context(), v.r.PathValue("id"))
 	if err != nil {

@@ -163,7 +163,7 @@ type call struct {
 	args     []argument
 }
 
-// arg returns the value of an argument by its position.
+// argumentAt returns the value of an argument by its position.
 func (c *call) argumentAt(i int) *value {
 	for _, a := range c.args {
 		if a.key != "" {
@@ -177,7 +177,7 @@ func (c *call) argumentAt(i int) *value {
 	return clean
 }
 
-// joined returns the taint of the arguments and the receiver.
+// joinTaint returns the taint of the arguments and the receiver.
 func (c *call) joinTaint() *value {
 	out := clean
 	if c.receiver != nil {
