@@ -30,7 +30,7 @@ func runCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [FILE | -c CODE | -]",
 		Short: "Run a program here, as an agent would",
-		Long: `Runs a TypeScript, JavaScript, Python or bash program in a sandbox, with all tools, as an agent's
+		Long: `Runs a program in a sandbox, with all tools, as an agent's
 execute does. The program is a file, the text after -c, or standard input. Its value is printed to standard
 output as JSON. Its console output and a summary of its calls are printed to standard error. With
 --session it finds the variables, functions and files of earlier programs of that session.
@@ -87,7 +87,7 @@ program runs again and may make exactly those writes.`,
 	f := c.Flags()
 	f.StringVarP(&code, "code", "c", "", "the program")
 	f.StringVar(&language, "language", "",
-		"typescript, javascript, python or bash (default: by the file's name, else typescript)")
+		"typescript, javascript, python, bash, go, rust or java (default: by the file's name, else typescript)")
 	f.StringVar(&session, "session", "", "session to run in, by its `name`; created by its first program")
 	f.StringVar(&after, "after", "", "the failed `execution` that this program corrects: its calls are not repeated")
 	f.BoolVar(&plan, "plan", false, "ask for approval of all writes of the program at once, before any is made")
@@ -97,7 +97,7 @@ program runs again and may make exactly those writes.`,
 	addOutput(c, &output)
 	f.BoolVar(&asJSON, "json", false,
 		"the same as -o json: one object with the value, error, console, calls and figures")
-	completeWords(c, "language", "typescript", "javascript", "python", "bash")
+	completeWords(c, "language", "typescript", "javascript", "python", "bash", "go", "rust", "java")
 	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}
@@ -148,6 +148,8 @@ func (a *app) readProgram(ctx context.Context, args []string, req *api.RunReques
 			req.Language = "python"
 		case ext == ".sh" || ext == ".bash":
 			req.Language = "bash"
+		case ext == ".go" || ext == ".rs" || ext == ".java":
+			req.Language = ext[1:]
 		}
 	} else if f, ok := a.In.(*os.File); ok && len(args) == 0 {
 		if fi, err := f.Stat(); err == nil && fi.Mode()&os.ModeCharDevice != 0 {

@@ -39,7 +39,7 @@ A value that is too large is cut, and kept under a handle for a later program. I
 	resumeText = `Wait for an execution that was still running when execute or resume answered, and get its result.`
 
 	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},` +
-		`"language":{"type":"string","description":"typescript (default), javascript, python or bash"},` +
+		`"language":{"type":"string","description":"typescript (default), javascript, python, bash, go, rust, java"},` +
 		`"session":{"type":"string","description":"name of a session: made when first used, kept for the next ` +
 		`programs"},"after":{"type":"string","description":"id of an execution that this one corrects: calls that it ` +
 		`had done are not made again"},"mode":{"type":"string","description":"plan: a person is asked once for all ` +

@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -220,7 +221,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	s := d.cfg.Settings
 	d.reload = newReloader(d, key)
 	e := newEngine(d.cfg.Engine, d.log, s)
-	e.images = openImages(d.cfg.DataDir, s)
+	e.images, e.libraries = openImages(d.cfg.DataDir, s), filepath.Join(d.cfg.DataDir, "libraries")
 	if d.sandboxes, err = newSandboxes(d.cfg.drivers, s.Sandbox, e); err != nil {
 		return err
 	}

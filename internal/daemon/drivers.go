@@ -40,6 +40,8 @@ type engine struct {
 	images  *image.Store
 	log     *slog.Logger
 	network sandbox.Network // of sandboxes that are processes; nil: they have none
+	// libraries is a folder for compiled libraries of programs' languages; empty: none are kept
+	libraries string
 }
 
 // drivers lists the kinds of sandboxes, cheapest first. A program runs in the first that its policy
@@ -75,7 +77,7 @@ func newProcessDriver(s config.Sandbox, e engine) (closingDriver, error) {
 		return nil, errors.New("sandbox.host_packages is false in the configuration")
 	}
 	return process.New(process.Config{Warm: warmSandboxes, NodeModules: s.NodeModules, Images: e.images, Log: e.log,
-		Network: e.network})
+		Network: e.network, Libraries: e.libraries})
 }
 
 // EngineCommand is the argument that makes this program a process around the embedded engine before

@@ -49,20 +49,43 @@ func (d supervisor) AdmitProgram(c *tool.Call, execution string, findings []tool
 // It records a refusal.
 func (d supervisor) AdmitImage(c *tool.Call, execution, image string) error {
 	c.Tool = tool.ExecuteTool()
-	decision := d.policies.gate.Load().DecideImage(c)
+	decision := d.policies.gate.Load().DecideSandbox(c, "image")
 	if decision.Effect == policy.Allow {
 		return nil
 	}
 	err := tool.Errorf(tool.Denied, "the program was not run: policy %s, because its imports need image %s: %s",
 		decision.Policy, image, decision.Reason)
-	_ = d.event(context.Background(), withError(audit.Event{ // as above
-		Kind: audit.KindExecution, Principal: c.Principal, Subject: audit.Subject{Execution: execution},
+	detail := map[string]string{"action": "refuse", "image": image}
+	_ = d.recordChoice(c, execution, "", decision, detail, err) // as above
+	return err
+}
+
+// AdmitMove asks policy whether a session may move to processes. It records the decision.
+func (d supervisor) AdmitMove(c *tool.Call, execution, session string) (err error) {
+	c.Tool = tool.ExecuteTool()
+	decision := d.policies.gate.Load().DecideSandbox(c, "tier")
+	detail := map[string]string{"action": "move"}
+	if decision.Effect != policy.Allow {
+		detail["action"] = "refuse"
+		err = tool.Errorf(tool.Denied, "the program was not run: policy %s, because session %q would move to a "+
+			"process sandbox: %s", decision.Policy, session, decision.Reason)
+	}
+	if failed := d.recordChoice(c, execution, session, decision, detail, err); err == nil {
+		return failed
+	}
+	return err
+}
+
+// recordChoice records a decision on the sandbox of an execution.
+func (d supervisor) recordChoice(c *tool.Call, execution, session string, decision policy.Decision,
+	detail map[string]string, err error) error {
+	return d.event(context.Background(), withError(audit.Event{
+		Kind: audit.KindExecution, Principal: c.Principal,
+		Subject: audit.Subject{Execution: execution, Session: session},
 		Decision: audit.Decision{Effect: string(decision.Effect), Policy: decision.Policy + "@" + decision.Version,
 			Reason: decision.Reason},
-		Detail: map[string]string{"action": "refuse", "image": image},
-		Labels: c.Labels,
+		Detail: detail, Labels: c.Labels,
 	}, err))
-	return err
 }
 
 // ReadmitExecution counts an execution that continues after a restart, and its usage from now on.

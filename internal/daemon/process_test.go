@@ -180,3 +180,41 @@ func TestProcessAfterRestart(t *testing.T) {
 		t.Errorf("after it: %+v, want the first call answered from the journal", again)
 	}
 }
+
+// TestGoProgram runs programs in Go: with the typed client, errors, files, policy and the record.
+func TestGoProgram(t *testing.T) {
+	r := newProcessRig(t, anyTier)
+	for _, c := range r.d.Sandboxes(t.Context()) {
+		if why := c.Unavailable["go"]; c.Driver == "process" && why != "" {
+			t.Skip(why)
+		}
+	}
+	run := func(code, after string) *api.Execution {
+		t.Helper()
+		x, err := r.d.Client().Run(t.Context(), api.RunRequest{Code: code, Language: "go", Session: "go", After: after})
+		if err != nil {
+			t.Fatalf("Run: %v", err)
+		}
+		return x
+	}
+	const head = "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"tools\"\n\t\"tools/box\"\n)\n\n" +
+		"var _, _ = os.Args, tools.Search\n\nfunc main() {\n"
+	x := run(head+"\tv, err := box.Put(nil)\n\tfmt.Println(v, err)\n"+
+		"\tos.WriteFile(\"a.txt\", []byte(\"x\"), 0o644)\n}\n", "")
+	if x.Error != nil || string(x.Value) != `"done <nil>"` || len(x.Calls) != 1 || x.Tier != "process" {
+		t.Errorf("a call: value %s, %+v, calls %+v", x.Value, x.Error, x.Calls)
+	}
+	x = run(head+"\tbox.Put(nil)\n\tb, _ := os.ReadFile(\"a.txt\")\n\tfmt.Println(string(b))\n\tfmt.Putln()\n}\n", "")
+	if x.Error == nil || x.Error.Line != 16 || !strings.Contains(x.Error.Message, "undefined: fmt.Putln") ||
+		len(x.Calls) != 0 {
+		t.Errorf("a program that doesn't compile: %+v, calls %v, want the error at line 16", x.Error, x.Calls)
+	}
+	x = run(head+"\tbox.Put(nil)\n\tb, _ := os.ReadFile(\"a.txt\")\n\tfmt.Println(string(b))\n\tpanic(\"oh\")\n}\n", "")
+	if x.Error == nil || x.Error.Line != 16 || !strings.Contains(x.Error.Message, "panic: oh") || len(x.Calls) != 1 {
+		t.Errorf("a program that panics: %+v, calls %v, want the error at line 16", x.Error, x.Calls)
+	}
+	again := run(head+"\tbox.Put(nil)\n\tfmt.Println(1)\n}\n", x.ID)
+	if string(again.Value) != `"1"` || len(again.Calls) != 1 || again.Calls[0].From != x.ID {
+		t.Errorf("after it: %+v, want the call answered from the journal", again)
+	}
+}

@@ -129,3 +129,53 @@ func TestProcessSessionAfterRestart(t *testing.T) {
 		"in python are gone, since biplane was restarted; its files are kept"},
 		line{"'x' in globals()", "false", "woken"})
 }
+
+// TestSessionMoves checks that a session which began in the embedded engine moves to a process
+// sandbox with its files and variables, for a program that can only run there.
+func TestSessionMoves(t *testing.T) {
+	r := newProcessRig(t, anyTier)
+	r.checkLines("python", "py",
+		line{"import json, datetime as dt\nwhen = dt.datetime(2026, 1, 2)\nrows = [{'a': 1}, {'b': {2, 3}}]\n" +
+			"def total(n):\n    return len(rows) + n\nclass C: pass\nc = C()\nf = open('a.txt', 'w')\n" +
+			"f.write('kept')\nf.close()\nawait box.put()", `"done"`, "(new)"},
+		line{"import pwd\nrows = 0\n1 / 0", "!division by zero", "session py is as it was before this program"},
+		line{"rows[0]['a']", "1", "session py"}, // in the embedded engine
+		line{"import pwd\n[pwd.getpwuid(1000).pw_name, total(1), when.year, json.dumps(rows[0]), open('a.txt').read()]",
+			`["agent",3,2026,"{\"a\": 1}","kept"]`,
+			"its files and the variables dt, json, rows, total, when moved; gone are C (a class), c ("},
+		line{"rows.append(1)\nlen(rows)", "3", "woken from its frozen sandbox"},
+	)
+	r.checkLines("typescript", "ts",
+		line{"const m = new Map([['a', 1n]]); let n = 1; function f(x: number) { return x + n }\n" +
+			"const g = () => f(1)\nclass A {} const a = new A(); const d = new Date(5)", "", "(new)"},
+		line{"const os = require('os'); return [m.get('a'), f(2), g(), d.getTime(), typeof os.cpus]",
+			`[1,3,2,5,"function"]`, "the variables A, d, f, g, m, n moved; gone are a (an object of class A)"},
+	)
+	r.checkLines("python", "both", line{"x = 1", "", "(new)"})
+	r.checkLines("bash", "both", line{"echo hi > b.txt", "", "It moved to another kind of sandbox"})
+	r.checkLines("python", "both", line{"[x, open('b.txt').read()]", `[1,"hi\n"]`, "the variables x moved"})
+}
+
+// TestPolicyForbidsMoves checks that policy decides on the move of a session, and that it is on the
+// record.
+func TestPolicyForbidsMoves(t *testing.T) {
+	r := newProcessRig(t, anyTier+`@id("stay") @reason("sessions stay")
+forbid (principal, action == Action::"execute", resource)
+when { context.arguments has tier && context.arguments.session == "stays" };`)
+	r.checkLines("python", "stays", line{"x = 1", "", "(new)"},
+		line{"import pwd\nx", "!policy stay", ""}, line{"x", "1", ""})
+	r.checkLines("python", "moves", line{"x = 1", "", "(new)"}, line{"import pwd\nx", "1", "the variables x moved"})
+	records, err := r.d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "execution"})
+	if err != nil {
+		t.Fatalf("AuditRecords: %v", err)
+	}
+	got := map[string]string{}
+	for _, rec := range records {
+		if rec.Detail["action"] != "" {
+			got[rec.Session] = rec.Detail["action"]
+		}
+	}
+	if got["stays"] != "refuse" || got["moves"] != "move" {
+		t.Errorf("the record of the moves: %v, want one refused and one made", got)
+	}
+}

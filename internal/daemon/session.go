@@ -23,11 +23,12 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	d.sessions = sessions
 	tools := catalog.NewResolver(d.catalog, d.policies.visible)
 	cfg := executor.Config{
-		Drivers:  d.sandboxes.kinds,
-		Door:     d.upstreams.waitingOne(door),
-		Programs: program.New(program.Config{Catalog: tools, Ahead: d.warm.first, Results: describer{d.shapes}}),
-		Hosts:    d.policies,
-		Tools:    programTools{d, tools}, Supervisor: supervisor{d}, Control: control{d},
+		Drivers: d.sandboxes.kinds,
+		Door:    d.upstreams.waitingOne(door),
+		Programs: program.New(program.Config{Catalog: tools, Ahead: d.warm.first, Results: describer{d.shapes},
+			Clients: goClients{d}}),
+		Hosts: d.policies,
+		Tools: programTools{d, tools}, Supervisor: supervisor{d}, Control: control{d},
 		Access: fileAccess{d.policies, d}, Store: sessions, Journal: d.store.Executions(key), Key: key,
 		Tokens: d.meters.tokens, Log: d.log, Turns: d.turns, Copied: isRestored(d.cfg.DataDir),
 		Limits: executor.Limits{

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/base/secret"
@@ -71,4 +72,31 @@ func (d describer) FindMissing(e tool.Entry, path []string) (m program.Missing, 
 	o := d.shapes.FindObservation(entry.Tool)
 	fields, ok := o.FindMissing(path)
 	return program.Missing{Results: o.Results, Fields: fields}, ok
+}
+
+// goClients writes the clients of programs in Go.
+type goClients struct{ *Daemon }
+
+// WriteClient implements program.Clients.
+func (d goClients) WriteClient(who tool.Principal, name string, uses func(string) bool) (string, []string) {
+	spaces := map[string][]typegen.Item{}
+	var names []string
+	for _, e := range d.policies.visible(who).Entries() {
+		if e.Tool.Upstream == tool.Own {
+			continue
+		}
+		if len(spaces[e.Namespace]) == 0 {
+			names = append(names, e.Namespace)
+		}
+		spaces[e.Namespace] = append(spaces[e.Namespace], describer{d.shapes}.describeItem(e))
+	}
+	slices.Sort(names)
+	for i, space := range names {
+		// The first of several namespaces has the plain name. Calls by path reach the others.
+		names[i] = typegen.GoPackageName(space)
+		if names[i] == name {
+			return typegen.GoPackage(spaces[space], uses), nil
+		}
+	}
+	return "", names
 }

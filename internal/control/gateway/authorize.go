@@ -67,17 +67,18 @@ func (g *Gateway) DecideProgram(c *tool.Call, findings []tool.Finding) policy.De
 	return d
 }
 
-// DecideImage decides on a call of execute that names an image which was chosen after the call was
-// decided on. An approval or a stronger tier is no longer available, so it is denied then.
-func (g *Gateway) DecideImage(c *tool.Call) policy.Decision {
+// DecideSandbox decides on a call of execute that has an argument (image, tier) which was chosen
+// after the call was decided on. An approval or a stronger tier is no longer available, so it is
+// denied then.
+func (g *Gateway) DecideSandbox(c *tool.Call, argument string) policy.Decision {
 	d := g.decide(requestOf(c, c.Tool))
 	switch {
 	case d.Effect == policy.Ask:
 		d.Effect, d.Approvers = policy.Deny, nil
-		d.Reason = "it requires approval (" + d.Reason + "): name the image in the call"
+		d.Reason = "it requires approval (" + d.Reason + "): name the " + argument + " in the call"
 	case d.Effect == policy.Allow && d.Grant.Tier > c.Grant.Tier:
 		d.Effect = policy.Deny
-		d.Reason = fmt.Sprintf("programs with this image must run at tier %s: name the image in the call", d.Grant.Tier)
+		d.Reason = fmt.Sprintf("such programs must run at tier %s: name the %s in the call", d.Grant.Tier, argument)
 	}
 	return d
 }

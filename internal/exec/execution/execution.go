@@ -47,7 +47,7 @@ type Execution struct {
 	Tokens      Tokens `json:"tokens"` // set by Count
 
 	Undefined bool           `json:"-"` // the program succeeded without a value
-	Language  string         `json:"-"` // "typescript", "python" or "bash"; empty: unknown
+	Language  string         `json:"-"` // "typescript", "python", "bash", "go"; empty: unknown
 	Principal tool.Principal `json:"-"`
 	Started   time.Time      `json:"-"`
 	GoesOn    bool           `json:"-"` // it was stopped with its process, and the next one resumes it

@@ -11,12 +11,21 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
+// WritesValue reports whether the value of a program in a language is its standard output.
+func WritesValue(language string) bool {
+	switch language {
+	case "bash", "go", "rust", "java":
+		return true
+	}
+	return false
+}
+
 // undefinedText is the answer of a program without a value.
 func (e *Execution) undefinedText() string {
 	if e.Language == "python" {
 		return "no value: the program returned None"
 	}
-	if e.Language == "bash" {
+	if WritesValue(e.Language) {
 		return "no value: the program wrote nothing to standard output"
 	}
 	return "no value: the program returned undefined"

@@ -28,7 +28,7 @@ func (r *run) finish(err error) {
 	e := r.state.conclude(err, r.language)
 	explainImports(r, e.Error)
 	e.GoesOn, e.Journaled = r.history.Frozen(), r.history.isKept() && r.history.Lost() == ""
-	if p := &r.machine; p.isolation.process && (p.origin.From == "restarted" || e.State != execution.Done) {
+	if p := &r.machine; p.isolation.process && (p.origin.From == "restarted" || p.moves || e.State != execution.Done) {
 		e.SessionNote = r.sessionText(e)
 	}
 	shown, res, note := r.makeAnswer(e)
@@ -130,14 +130,20 @@ func (r *run) sessionText(e *execution.Execution) string {
 	switch {
 	case e.Session == "":
 		return ""
+	case e.State != execution.Done && r.machine.moves:
+		return fmt.Sprintf("session %s is as it was before this program, in its kind of sandbox", e.Session)
 	case e.State != execution.Done && r.machine.lost:
 		return fmt.Sprintf("the files of session %s are as they were before this program; its variables are gone, "+
 			"since the program was stopped", e.Session)
-	case e.State != execution.Done && r.machine.isolation.process && r.language != "bash":
+	case e.State != execution.Done && r.machine.isolation.process && !execution.WritesValue(r.language):
 		return fmt.Sprintf("the files of session %s are as they were before this program; its variables may have "+
 			"changed", e.Session)
 	case e.State != execution.Done || r.isPlanning():
 		return fmt.Sprintf("session %s is as it was before this program", e.Session)
+	}
+	if r.machine.moves && r.machine.origin.From != "moved" {
+		return "session " + e.Session + r.machine.origin.Text() + ". It moved to another kind of sandbox: its other " +
+			"variables move when they are used"
 	}
 	return "session " + e.Session + r.machine.origin.Text()
 }

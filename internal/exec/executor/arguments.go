@@ -29,7 +29,7 @@ func (x *Executor) parseArguments(raw json.RawMessage) (arguments, error) {
 	var mode, tier string
 	if err := errors.Join(
 		decodeField(fields, "code", &a.Code, "a string: the text of the program"),
-		decodeField(fields, "language", &a.Language, "a string: \"typescript\", \"python\" or \"bash\""),
+		decodeField(fields, "language", &a.Language, "a string: \"typescript\", \"python\", \"bash\" or \"go\""),
 		decodeField(fields, "session", &a.session, "a string: the name of the session"),
 		decodeField(fields, "after", &a.after, "a string: the id of an execution"),
 		decodeField(fields, "mode", &mode, "a string: \"run\" or \"plan\""),
@@ -50,7 +50,8 @@ func (x *Executor) parseArguments(raw json.RawMessage) (arguments, error) {
 			text.Size(len(a.Code)), text.Size(lim.Code))
 	case !ok:
 		return a, tool.Errorf(tool.Invalid, "execute: language %q can't run here: write the program in "+
-			"\"typescript\" (the default), \"javascript\", \"python\" or \"bash\"", text.Cut(a.Language, 40))
+			"\"typescript\" (the default), \"javascript\", \"python\", \"bash\", \"go\", \"rust\" or \"java\"",
+			text.Cut(a.Language, 40))
 	case !(seconds > 0) || seconds > lim.MaxTimeout.Seconds():
 		return a, tool.Errorf(tool.Invalid, "execute: the timeout (timeout_seconds, on the command line --timeout) "+
 			"must be more than 0 and at most %g seconds", lim.MaxTimeout.Seconds())
@@ -103,8 +104,11 @@ func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, lan
 				"stored: leave session out and do all of the job in one program", name)
 		}
 	}
-	if language == "python" || language == "bash" { // the TypeScript engine is resolved when a program runs
-		if _, _, err := x.guests.ChooseSource(x.ctx, guest.Need{Language: language}); err != nil {
+	if language != "typescript" && language != "javascript" { // the TypeScript engine is resolved when a program runs
+		var image string
+		_ = json.Unmarshal(fields["image"], &image) // its type was checked
+		n := guest.Need{Language: language, Image: image}
+		if _, _, err := x.guests.ChooseSource(x.ctx, n); err != nil {
 			return tool.Errorf(tool.AsError(err).Kind, "execute: %w", err)
 		}
 	}
@@ -117,6 +121,7 @@ var languages = map[string]string{
 	"python": "python", "py": "python", "python3": "python", "bash": "bash", "sh": "bash", "shell": "bash",
 	"javascript": "javascript", "js": "javascript", "jsx": "javascript", "mjs": "javascript", "node": "javascript",
 	"ecmascript": "javascript",
+	"go":         "go", "golang": "go", "rust": "rust", "rs": "rust", "java": "java",
 }
 
 // parseFields parses the arguments of one of Biplane's own tools. Unknown keys are errors.

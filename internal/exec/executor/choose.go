@@ -28,7 +28,7 @@ type isolation struct {
 // the execution that carries out a plan, stays in the kind of the original.
 func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	n := guest.Need{Tier: a.tier, Language: r.language, Kind: a.kind, Image: a.image}
-	if n.Kind == "" && r.machine.hold != nil {
+	if n.Kind == "" && r.machine.hold != nil && !needsMove(r, n, a.Code) {
 		if n.Kind = guest.StateKind(r.machine.hold.State()); n.Kind != "" {
 			if err := useSessionImage(r, &n); err != nil {
 				return sandbox.Capabilities{}, err
@@ -61,11 +61,40 @@ func chooseSandbox(r *run, a arguments) (sandbox.Capabilities, error) {
 	if err := admitImage(r, a, src.ImageName()); err != nil {
 		return caps, err
 	}
+	if err := admitMove(r, a, caps.Tier); err != nil {
+		return caps, err
+	}
 	r.machine.isolation = isolation{guests: src, engine: guest.Engine(caps, r.language),
 		build: guest.Build(caps, r.language), process: caps.Ephemeral}
 	r.files.setTier(caps.Tier)
 	r.state.setTier(caps.Tier, src.ImageName())
 	return caps, nil
+}
+
+// needsMove reports whether the session of a program moves to processes: it began in a kind of
+// sandbox that keeps snapshots, and this program can only run in a kind that has processes.
+func needsMove(r *run, n guest.Need, code string) bool {
+	kind := guest.StateKind(r.machine.hold.State())
+	if kind == "" || r.machine.hold.State().HasProcess() || r.plan != nil || r.history.isReplayed() {
+		return false
+	}
+	n.Imports, n.Requires = r.foreignImports(code)
+	src, caps, err := r.x.guests.ChooseSource(r.x.ctx, n)
+	r.machine.moves = err == nil && caps.Ephemeral && src.KindName() != kind
+	for _, g := range r.machine.hold.State().Guests {
+		r.machine.moves = r.machine.moves && slices.Contains(caps.Runtimes, guest.Runtime(g.Language))
+	}
+	return r.machine.moves
+}
+
+// admitMove returns an error if policy forbids that the session moves. The call then names the
+// tier, as if the agent had chosen it.
+func admitMove(r *run, a arguments, tier tool.Tier) error {
+	if !r.machine.moves {
+		return nil
+	}
+	a.tier = max(a.tier, tier)
+	return r.x.cfg.Supervisor.AdmitMove(r.originalCall(a), r.id, r.machine.hold.Name())
 }
 
 // useSessionImage sets the image of a need to that of the session, in which the program's state is.

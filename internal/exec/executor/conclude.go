@@ -49,7 +49,7 @@ func (s *state) conclude(err error, language string) *execution.Execution {
 			e.Value = json.RawMessage(rewriteFrames(s.program, string(e.Value)))
 		}
 		e.Undefined, e.Language = len(e.Value) == 0, language
-		if language == "bash" && !e.Undefined { // the value is standard output
+		if execution.WritesValue(language) && !e.Undefined { // the value is standard output
 			e.Console = slices.DeleteFunc(slices.Clone(e.Console),
 				func(l execution.Line) bool { return l.Level == "log" })
 		}

@@ -62,6 +62,9 @@ type Supervisor interface {
 	// AdmitImage returns an error if the program of an execute call may not run with an image. The
 	// call names that image; as the agent made it, it named none.
 	AdmitImage(c *tool.Call, execution, image string) error
+	// AdmitMove returns an error if the session of an execute call may not move to processes, for
+	// a program that can only run there. The call names the tier.
+	AdmitMove(c *tool.Call, execution, session string) error
 	// ReadmitExecution is called for each execution that continues after a restart, with the
 	// execute call that began it. done is called when it ends. It may be nil.
 	ReadmitExecution(*tool.Call) (done func(*execution.Execution))
@@ -81,6 +84,9 @@ func (Unsupervised) AdmitExecution(context.Context, *tool.Call) (func(*execution
 
 // AdmitImage returns nil.
 func (Unsupervised) AdmitImage(*tool.Call, string, string) error { return nil }
+
+// AdmitMove returns nil.
+func (Unsupervised) AdmitMove(*tool.Call, string, string) error { return nil }
 
 // AdmitProgram returns nil.
 func (Unsupervised) AdmitProgram(*tool.Call, string, []tool.Finding) error { return nil }

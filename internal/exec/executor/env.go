@@ -23,7 +23,7 @@ type env struct {
 	ctx       context.Context // of the program and its calls
 	cancel    context.CancelCauseFunc
 	done      chan struct{}       // closed when the execution has ended and its end is recorded
-	language  string              // "typescript", "python" or "bash"; a program's source can name it
+	language  string              // as resolved; a program's source can name it
 	began     time.Time           // monotonic
 	started   time.Time           // by the wall clock; when its first process began it, if it was recovered
 	plan      *planState          // its plan state; nil: none

@@ -17,7 +17,7 @@ import (
 type arguments struct {
 	Code     string
 	Language string
-	language string // the resolved language: "typescript", "python" or "bash"
+	language string // the resolved language: "typescript", "python", "bash", "go", "rust" or "java"
 	session  string // empty: none
 	after    string // id of the execution that it corrects; empty: none
 	timeout  time.Duration

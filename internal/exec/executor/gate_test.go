@@ -34,6 +34,7 @@ func (ends) AdmitExecution(context.Context, *tool.Call) (func(*execution.Executi
 	return nil, nil
 }
 
+func (ends) AdmitMove(*tool.Call, string, string) error  { return nil }
 func (ends) AdmitImage(*tool.Call, string, string) error { return nil }
 
 func (ends) AdmitProgram(*tool.Call, string, []tool.Finding) error { return nil }

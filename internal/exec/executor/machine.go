@@ -33,6 +33,7 @@ type machine struct {
 	origin    live.Origin
 	ran       error // error of the last Run; nil: its guest can continue
 	lost      bool  // its guest is a process that is not kept
+	moves     bool  // its session moves to another kind of sandbox with this program
 }
 
 // runGuest runs the guest to the end of its program, in as many Runs as needed.

@@ -182,9 +182,13 @@ func (r *run) originalCall(a arguments) *tool.Call {
 		Language string  `json:"language,omitempty"`
 		Mode     string  `json:"mode,omitempty"`
 		Session  string  `json:"session,omitempty"`
+		Tier     string  `json:"tier,omitempty"`
 		Seconds  float64 `json:"timeout_seconds"`
 	}{After: a.after, Code: a.Code, Image: a.image, Language: a.Language, Session: a.session,
 		Seconds: a.timeout.Seconds()}
+	if r.machine.moves {
+		args.Tier = a.tier.String()
+	}
 	if a.plan {
 		args.Mode = "plan"
 	}

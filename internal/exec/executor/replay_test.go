@@ -487,6 +487,7 @@ func (readmits) AdmitExecution(context.Context, *tool.Call) (func(*execution.Exe
 	return nil, nil
 }
 
+func (readmits) AdmitMove(*tool.Call, string, string) error  { return nil }
 func (readmits) AdmitImage(*tool.Call, string, string) error { return nil }
 
 func (readmits) AdmitProgram(*tool.Call, string, []tool.Finding) error { return nil }

@@ -41,8 +41,18 @@ func (s *results) overText(v, handle, language, first, last string) string {
 	if language == "python" {
 		call = fmt.Sprintf("await read_result(%q, offset=0, limit=%s)", handle, limit)
 	}
-	if language == "bash" {
+	switch language {
+	case "bash":
 		call = fmt.Sprintf("tool --raw biplane.result --handle %s --offset 0 --limit %s", handle, limit)
+	case "go":
+		call = fmt.Sprintf("tools.Call(\"biplane.result\", "+
+			"map[string]any{\"handle\": %q, \"offset\": 0, \"limit\": %s})", handle, limit)
+	case "rust":
+		call = fmt.Sprintf("tools::call(\"biplane.result\", "+
+			"tools::object!{\"handle\": %q, \"offset\": 0, \"limit\": %s})", handle, limit)
+	case "java":
+		call = fmt.Sprintf("Tools.call(\"biplane.result\", \"handle\", %q, \"offset\", 0, \"limit\", %s)",
+			handle, limit)
 	}
 	return fmt.Sprintf("The value is too large to show in full: %s bytes of JSON, about %s tokens. Here are its "+
 		"shape, its head and its tail. It is kept for %s: to read it, in a later program: %s\n"+

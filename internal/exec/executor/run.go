@@ -275,13 +275,17 @@ func (r *run) sendFirst() error {
 	}
 	run := &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line,
 		Namespaces: r.program.Namespaces,
-		Aliases:    r.program.Aliases, Whole: r.program.Whole, Seed: r.seed(),
+		Aliases:    r.program.Aliases, Whole: r.program.Whole, Files: r.program.Files, Seed: r.seed(),
 		Session: r.machine.hold != nil}
 	first, err := tool.Marshal(sandbox.HostMessage{Run: run, At: r.now()})
 	if err != nil {
 		return err
 	}
-	for _, line := range append([][]byte{first}, lateLines(sessionGuest(r.machine.hold, r.language), r.now)...) {
+	lines := [][]byte{first}
+	if !r.machine.moves { // otherwise the guest didn't make the calls
+		lines = append(lines, lateLines(sessionGuest(r.machine.hold, r.language), r.now)...)
+	}
+	for _, line := range lines {
 		if err := r.dialog.stream.Send(line, about{at: r.now()}, false); err != nil {
 			return err
 		}

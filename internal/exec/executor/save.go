@@ -30,7 +30,7 @@ func (r *run) settle(err error) error {
 		return err
 	}
 	if r.machine.isProcess() {
-		r.machine.keepProcess()
+		r.machine.keepProcess(well && err == nil)
 		return err
 	}
 	if well && err == nil && r.machine.ran == nil {
@@ -41,10 +41,12 @@ func (r *run) settle(err error) error {
 }
 
 // keepProcess keeps a guest that is a process for the session's next program, also if the program
-// failed: there is no earlier state to return to.
-func (m *machine) keepProcess() {
+// failed: there is no earlier state to return to, unless the session moved for this program.
+func (m *machine) keepProcess(well bool) {
 	end, _ := m.state.lastMessage()
 	switch {
+	case m.moves && !well:
+		return
 	case m.ran != nil || end == nil:
 		m.hold.RecordLoss(m.language, "the program before was stopped")
 	case end.Fail != nil && end.Fail.Error.Kind == string(tool.Limit):
@@ -121,7 +123,8 @@ func (r *run) saveSession(c *session.Change) error {
 		return err
 	}
 	r.history.appendTo(c, state)
-	state.Sandbox, state.Image = r.machine.isolation.guests.KindName(), r.machine.isolation.guests.ImageName()
+	state.MoveTo(r.machine.isolation.guests.KindName(), guest.StateKind(r.machine.hold.State()))
+	state.Image = r.machine.isolation.guests.ImageName()
 	c.Record = &session.Record{Programs: 1, Engine: r.machine.isolation.engine}
 	if was := r.machine.hold.Record(); was != nil {
 		c.Record.Programs += was.Programs

@@ -13,6 +13,7 @@ var languages = map[string]string{
 	"node": "javascript", "nodejs": "javascript", "ecmascript": "javascript",
 	"py": "python", "python": "python", "python3": "python", "py3": "python", "ipython": "python", "pycon": "python",
 	"bash": "bash", "sh": "bash", "shell": "bash",
+	"go": "go", "golang": "go", "rust": "rust", "rs": "rust", "java": "java",
 }
 
 // isScript reports whether a language is TypeScript or JavaScript.

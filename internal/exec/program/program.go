@@ -19,6 +19,7 @@ import (
 // Config configures a Preparer. The zero value prepares programs without tools.
 type Config struct {
 	Catalog Catalog // the tools to check programs against; nil: none
+	Clients Clients // writes the clients of programs in Go; nil: nothing
 	Ahead   *Ahead  // a program that is read in advance; nil: none
 	Results Results // what was observed of results, to warn about other fields; nil: nothing
 }
@@ -46,8 +47,9 @@ func New(cfg Config) *Preparer { return &Preparer{cfg: cfg} }
 type Request struct {
 	Source    string
 	Principal tool.Principal // whose tools the program is checked against
-	// Language is "typescript", "javascript", "python", "bash" or a common alias. If it is empty,
-	// the text determines the language. The default is TypeScript, which includes JavaScript.
+	// Language is "typescript", "javascript", "python", "bash", "go", "rust", "java" or a common
+	// alias. If it is empty, the text determines the language. The default is TypeScript, which
+	// includes JavaScript.
 	Language string
 	// Session means that later programs in the same sandbox can use the program's top-level
 	// declarations, and declare the names again.
@@ -70,7 +72,7 @@ type Files interface {
 
 // A Program is an agent's text in runnable form. It is immutable and safe for concurrent use.
 type Program struct {
-	// Runtime is the runtime for it: "js", "python" or "bash" (sandbox.Spec.Runtime).
+	// Runtime is the runtime for it: "js", "python", "bash", "go" (sandbox.Spec.Runtime).
 	Runtime string
 	// Code is the code for the guest (sandbox.Run.Code). For "js" it is a script to run by an
 	// indirect eval. Its completion value is an async function without parameters, whose awaited
@@ -90,6 +92,8 @@ type Program struct {
 	Aliases map[string]string
 	// Whole lists the namespaces whose members are complete.
 	Whole []string
+	// Files are the clients of a compiled program (sandbox.Run.Files).
+	Files map[string]string
 	// Imports lists the modules that the program imports, as written.
 	Imports []string
 	// Loads lists the modules that its modules in ./skills and ./workspace import, as written.
@@ -114,7 +118,7 @@ type Program struct {
 	steps    *steps        // steps of a "js" program
 	lead     int           // number of lines prepended to "js" code
 	modules  []*moduleFile // its modules: their code comes before that of the steps
-	traced   *traced       // details of a "python" or "bash" program
+	traced   *traced       // details of a program in another language than "js"
 	bundled  *bundled      // details of a bundle (FromBundle); nil: it is none
 }
 
@@ -138,6 +142,8 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 		prog, e = preparePython(q, language, x)
 	case "bash":
 		prog, e = prepareShell(q)
+	case "go", "rust", "java":
+		prog, e = p.prepareForCompiler(q, language)
 	default:
 		prog, e = prepareScript(q, language, x, p.cfg.Ahead)
 	}
@@ -262,7 +268,7 @@ func problems(found []problem, source string) *Error {
 	return first
 }
 
-// languageOf returns "typescript", "javascript", "python" or "bash".
+// languageOf returns the language of a program.
 func languageOf(q Request) (string, *Error) {
 	name := strings.ToLower(strings.TrimSpace(q.Language))
 	if l := languages[name]; l != "" {
@@ -270,11 +276,15 @@ func languageOf(q Request) (string, *Error) {
 	}
 	if name != "" {
 		return "", &Error{Kind: "language", Message: "language " + quote(q.Language) +
-			" is not available here: use \"typescript\", \"javascript\", \"python\" or \"bash\""}
+			" is not available here: use \"typescript\", \"javascript\", " +
+			"\"python\", \"bash\", \"go\", \"rust\" or \"java\""}
 	}
 	head, _, _ := strings.Cut(strings.TrimPrefix(q.Source, byteOrderMark), "\n")
 	if isShell(head) {
 		return "bash", nil
+	}
+	if mark, info, _ := fenceLine(head, 0, len(head)); mark != "" && compilers[languages[info]] != "" {
+		return languages[info], nil
 	}
 	if !strings.Contains(q.Source, "py") {
 		return "typescript", nil

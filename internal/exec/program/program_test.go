@@ -24,7 +24,7 @@ func TestLanguages(t *testing.T) {
 		{" js ", "1", ""},
 		{"javascript", "const a = 1; a", ""},
 		{"javascript", "const a: number = 1; a", ""}, // it is treated as TypeScript anyway
-		{"ruby", "puts 1", `language "ruby" is not available here: use "typescript", "javascript", "python" or "bash"`},
+		{"ruby", "puts 1", `language "ruby" is not available here: use "typescript", "javascript", "python", `},
 		{"", "\xff", "the program is not valid UTF-8 text"},
 		{"", "", "the program is empty: send the code to run"},
 		{"", strings.Repeat("a\n", 200_000), "the program is too large: 400000 bytes, and at most 262144 are allowed"},

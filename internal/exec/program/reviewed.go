@@ -63,7 +63,7 @@ func capFindings(all []tool.Finding) (out []tool.Finding) {
 // setFindings sets the findings of a program, and warns the agent of them.
 func (p *Program) setFindings(found []tool.Finding) {
 	p.Findings = found
-	if p.Runtime == "python" && len(p.Code) <= review.MaxSize && len(found) == 1 && found[0].Rule == review.Unreviewed {
+	if p.Runtime != "js" && len(p.Code) <= review.MaxSize && len(found) == 1 && found[0].Rule == review.Unreviewed {
 		return // its syntax is wrong: the interpreter reports that better
 	}
 	for i, f := range found {

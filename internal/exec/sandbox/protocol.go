@@ -58,6 +58,8 @@ type Run struct {
 	// Whole lists the namespaces with a complete member list: any other name is not one of their
 	// tools.
 	Whole []string `json:"whole,omitempty"`
+	// Files are further source files of a compiled program, by path: its clients of tools.
+	Files map[string]string `json:"files,omitempty"`
 }
 
 // Answer ends a Call or a File of the guest.

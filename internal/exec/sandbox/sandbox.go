@@ -26,7 +26,7 @@ type Driver interface {
 type Capabilities struct {
 	Driver   string    `json:"driver"` // "wasm"
 	Tier     tool.Tier `json:"tier"`
-	Runtimes []string  `json:"runtimes"` // valid values of Spec.Runtime: "js", "python", "bash"
+	Runtimes []string  `json:"runtimes"` // valid values of Spec.Runtime: "js", "python", "bash", "go"
 	Engine   string    `json:"engine"`   // names and versions of the engines, for users
 	// Engines maps runtimes to their engines. If a runtime is missing, only Engine is known.
 	Engines map[string]string `json:"engines,omitempty"`

@@ -31,6 +31,9 @@ type Guest struct {
 	Size     int64             `json:"size"`     // size of the snapshot
 	Late     []json.RawMessage `json:"late,omitempty"`
 	Declared []string          `json:"declared,omitempty"` // names that its programs declared at top level
+	// Sandbox is the kind of sandbox of the snapshot if the session has moved to another since;
+	// empty: that of the session.
+	Sandbox string `json:"sandbox,omitempty"`
 	// Build identifies the driver whose process has a guest without a snapshot (Blob is empty).
 	Build string `json:"build,omitempty"`
 }
@@ -54,6 +57,17 @@ func (s *State) Put(g Guest) (old string) {
 	}
 	s.Guests = append(s.Guests, g)
 	return ""
+}
+
+// MoveTo sets the kind of sandbox of the session, which was another one. Guests with a snapshot
+// stay what they are until they are used.
+func (s *State) MoveTo(kind, from string) {
+	for i := range s.Guests {
+		if g := &s.Guests[i]; kind != from && g.Blob != "" && g.Sandbox == "" {
+			g.Sandbox = from
+		}
+	}
+	s.Sandbox = kind
 }
 
 // HasProcess reports whether a guest is only in memory, because it can't be stored.

@@ -40,6 +40,9 @@ func readCorpus(t *testing.T, file string) (out []sample) {
 		if strings.HasSuffix(f.Name, ".py") {
 			s.language = "python"
 		}
+		if strings.HasSuffix(f.Name, ".sh") {
+			s.language = "bash"
+		}
 		if label := path.Dir(f.Name); label != "clean" {
 			s.expected = strings.Split(label, "+")
 		}
@@ -86,7 +89,7 @@ func measure(t *testing.T, samples []sample) (precision, recall float64) {
 // TestCorpus measures the rules on labelled programs. The second corpus is held out: it was written
 // before the rules were run, and they are not tuned on it.
 func TestCorpus(t *testing.T) {
-	for _, file := range []string{"tuning", "heldout"} {
+	for _, file := range []string{"tuning", "heldout", "bash"} {
 		t.Run(file, func(t *testing.T) {
 			samples := readCorpus(t, "testdata/"+file+".txtar")
 			faulty := slices.IndexFunc(samples, func(s sample) bool { return len(s.expected) == 0 })

@@ -52,15 +52,19 @@ type box struct {
 	spec    sandbox.Spec
 	image   *image.Lease         // nil: the host's /usr
 	machine *sandbox.MachineSpec // nil: it runs programs
-	group   *group
-	process *os.Process
-	conn    *os.File
-	in      *bufio.Reader
-	said    launch.Tail // the beginning of standard error before the interpreter runs
-	gate    gate
-	output  *output       // what the agent for Node.js and its processes write; nil: another runtime
-	ended   chan struct{} // closed when the process has ended
-	state   *os.ProcessState
+	// libraries is a folder of the host with compiled libraries; empty: it has none. makes means
+	// that they are made here.
+	libraries string
+	makes     bool
+	group     *group
+	process   *os.Process
+	conn      *os.File
+	in        *bufio.Reader
+	said      launch.Tail // the beginning of standard error before the interpreter runs
+	gate      gate
+	output    *output       // what the agent for Node.js and its processes write; nil: another runtime
+	ended     chan struct{} // closed when the process has ended
+	state     *os.ProcessState
 
 	out  sender
 	runs sync.WaitGroup // a Run in progress
@@ -103,10 +107,11 @@ func (b *box) readInventory() (out inventory, err error) {
 	return out, err
 }
 
-// importAhead makes the agent for Python import modules. It is called before the first Run. Modules
-// that can't be imported are left out: a program that imports one learns why.
-func (b *box) importAhead(modules []string) error {
-	ctx, cancel := context.WithTimeout(b.d.closing, startTime)
+// prepareGuest makes the agent for Python import modules, and the agent for a compiled language
+// compile its libraries. It is called before the first Run. Modules that can't be imported are left
+// out: a program that imports one learns why.
+func (b *box) prepareGuest(modules []string, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(b.d.closing, most)
 	defer cancel()
 	defer context.AfterFunc(ctx, b.killProcess)()
 	names, err := json.Marshal(modules)

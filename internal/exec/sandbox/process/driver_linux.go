@@ -42,7 +42,9 @@ type Driver struct {
 	closed   bool              // no further sandbox is started
 	bytecode *os.File          // the agent's compiled modules; nil: unknown
 	pool     pool
-	fills    sync.WaitGroup // sandboxes that are started ahead
+	// libraries are compiled libraries by their folders
+	libraries map[string]*library
+	fills     sync.WaitGroup // sandboxes that are started ahead, and libraries that are compiled
 }
 
 // A probe caches the capabilities that the first successful probe found.
@@ -65,7 +67,8 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{cfg: cfg, build: "process " + rand.Text(), boxes: map[*box]struct{}{}}
+	d := &Driver{cfg: cfg, build: "process " + rand.Text(), boxes: map[*box]struct{}{},
+		libraries: map[string]*library{}}
 	d.closing, d.cancel = context.WithCancelCause(context.Background())
 	return d, nil
 }
@@ -158,7 +161,7 @@ func (d *Driver) listMissing() []string {
 	return out
 }
 
-// An interpreter runs a language.
+// An interpreter runs a language, or is its compiler.
 type interpreter struct {
 	name  string   // Spec.Runtime
 	title string   // name of the interpreter
@@ -170,6 +173,14 @@ var interpreters = []interpreter{
 	{"python", "CPython", []string{"/usr/bin/python3", "/usr/local/bin/python3"}, "python3"},
 	{"js", "Node.js", []string{"/usr/bin/node", "/usr/local/bin/node", "/usr/bin/nodejs"}, "nodejs"},
 	{"bash", "Bash", []string{"/usr/bin/bash", "/usr/local/bin/bash", "/bin/bash"}, "bash"},
+	{"go", "Go", []string{"/usr/local/go/bin/go", "/usr/bin/go", "/usr/lib/go/bin/go"}, "golang-go"},
+	{"rust", "Rust", []string{"/usr/bin/rustc", "/usr/local/bin/rustc", "/usr/local/cargo/bin/rustc"}, "rustc"},
+	{"java", "Java", []string{"/usr/bin/javac", "/usr/local/bin/javac"}, "default-jdk-headless"},
+}
+
+// needsCompiler reports whether programs of a runtime are compiled.
+func needsCompiler(runtime string) bool {
+	return runtime == "go" || runtime == "rust" || runtime == "java"
 }
 
 // findInterpreter returns the path of the interpreter of a runtime, or "" if there is none.
@@ -192,7 +203,7 @@ func (d *Driver) findInterpreter(r interpreter) string {
 func (d *Driver) checkInterpreter(name string, lease *image.Lease) (string, error) {
 	i := slices.IndexFunc(interpreters, func(r interpreter) bool { return r.name == name })
 	if i < 0 {
-		return "", tool.Errorf(tool.Invalid, "process sandboxes have no runtime %q: only python, js and bash", name)
+		return "", tool.Errorf(tool.Invalid, "process sandboxes have no runtime %q", name)
 	}
 	r := interpreters[i]
 	if lease != nil {
@@ -207,6 +218,10 @@ func (d *Driver) checkInterpreter(name string, lease *image.Lease) (string, erro
 	path := d.findInterpreter(r)
 	file, err := filepath.EvalSymlinks(path)
 	switch {
+	case path == "" && needsCompiler(name):
+		return "", tool.Errorf(tool.Unavailable, "process sandboxes need %s for %s programs, and this host has no %s: "+
+			"install it (Debian: %s), or build an image that has it: biplane image build %s --packages %[4]s",
+			r.title, name, r.paths[0], r.pack, name)
 	case path == "":
 		return "", tool.Errorf(tool.Unavailable, "process sandboxes need %s for %s programs, and this host has no %s: "+
 			"install it (Debian: %s)", r.title, name, r.paths[0], r.pack)
@@ -239,8 +254,8 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	if b := d.claimBox(spec, lease); b != nil {
 		return b, lease.EndUse() // the sandbox has one of its own
 	}
-	b, err := d.createBox(ctx, spec, path, lease)
-	if err != nil {
+	b := &box{d: d, spec: spec, image: lease, libraries: d.findLibraries(ctx, spec, path, lease)}
+	if b, err = d.startKept(ctx, b, path); err != nil {
 		return nil, err
 	}
 	return b, nil

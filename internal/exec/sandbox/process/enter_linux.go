@@ -58,8 +58,8 @@ func EnterSandbox() error {
 // agentCommand returns the path of the agent's program, and its arguments.
 func agentCommand(s *setup) []string {
 	switch s.Runtime {
-	case "bash":
-		return []string{shell.Executable, shell.AgentCommand, s.Interpreter}
+	case "bash", "go", "rust", "java":
+		return []string{shell.Executable, shell.AgentCommand, s.Runtime, s.Interpreter}
 	case machineRuntime:
 		return []string{shell.Executable, shell.MachineCommand}
 	case "js":
@@ -127,10 +127,13 @@ func limitResources(s *setup) error {
 		unix.RLIMIT_MSGQUEUE: 0, unix.RLIMIT_RTPRIO: 0, unix.RLIMIT_NICE: 0, unix.RLIMIT_FSIZE: s.Disk,
 		unix.RLIMIT_NPROC: int64(s.Processes)}
 	switch {
-	case s.AddressMax > 0 && s.Runtime == "js": // it reserves much more than it uses
-		limits[unix.RLIMIT_DATA] = s.AddressMax + nodeStacks
-	case s.AddressMax > 0:
+	case s.AddressMax == 0:
+	case s.Runtime == "python":
 		limits[unix.RLIMIT_AS] = s.AddressMax
+	case s.Runtime == "js":
+		limits[unix.RLIMIT_DATA] = s.AddressMax + nodeStacks
+	default: // like Node, programs in Go and Java reserve much more than they use; the agent is one
+		limits[unix.RLIMIT_DATA] = s.AddressMax
 	}
 	if s.CPUSeconds > 0 {
 		limits[unix.RLIMIT_CPU] = s.CPUSeconds

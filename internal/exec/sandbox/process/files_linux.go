@@ -150,7 +150,7 @@ func (d *Driver) fillSetup(b *box, s *setup, h *handover) error {
 			return tool.Errorf(tool.Invalid, "the folder of npm packages (sandbox.node_modules): %w", err)
 		}
 		s.NodeModules = &m
-	case "bash", machineRuntime:
+	case "bash", "go", "rust", "java", machineRuntime:
 		f, path, err := openProgram()
 		if err != nil {
 			return err
@@ -162,6 +162,13 @@ func (d *Driver) fillSetup(b *box, s *setup, h *handover) error {
 			s.BytecodeFD = h.lendFile(f)
 		}
 		d.mu.Unlock()
+	}
+	if b.libraries != "" {
+		at, err := h.addMount(b.libraries)
+		if err != nil {
+			return err
+		}
+		s.Mounts = append(s.Mounts, mounted{shared: at, Target: shell.LibraryFolder, Write: b.makes})
 	}
 	if b.machine != nil {
 		if err := fillMachine(b.machine, s, h); err != nil {

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -127,11 +126,17 @@ func (d *Driver) createAhead(key poolKey) (*box, error) {
 	if err != nil {
 		return nil, errors.Join(err, lease.EndUse())
 	}
-	b, err := d.createBox(context.Background(), key.spec, path, lease)
-	if err != nil || lease == nil || key.spec.Runtime != "python" || len(lease.Warm) == 0 {
+	b := &box{d: d, spec: key.spec, image: lease, libraries: d.findLibraries(d.closing, key.spec, path, lease)}
+	b, err = d.startKept(d.closing, b, path)
+	python := key.spec.Runtime == "python" && lease != nil && len(lease.Warm) > 0
+	if err != nil || !python && !needsCompiler(key.spec.Runtime) {
 		return b, err
 	}
-	if err := b.importAhead(lease.Warm); err != nil {
+	var modules []string
+	if python {
+		modules = lease.Warm
+	}
+	if err := b.prepareGuest(modules, startTime); err != nil {
 		return nil, errors.Join(fmt.Errorf("import modules ahead: %w", err), b.Close())
 	}
 	return b, nil

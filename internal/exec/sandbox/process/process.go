@@ -55,6 +55,9 @@ type Config struct {
 	// NodeModules is a folder of the host with npm packages for programs on Node.js; empty: none.
 	NodeModules string
 	Images      *image.Store // images by name; nil: none
+	// Libraries is a folder for compiled libraries of compiled languages. Empty: each sandbox
+	// compiles them.
+	Libraries string
 
 	Disk      int64 // bytes of the files of a sandbox; default 256 MiB
 	Processes int   // maximum number of processes and threads of a sandbox; default 512

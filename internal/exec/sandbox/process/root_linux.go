@@ -104,7 +104,7 @@ func makeMountPoint(root, target string, file bool) error {
 func installAgent(root string, s *setup) error {
 	write := writeAgent
 	switch s.Runtime {
-	case "bash", machineRuntime:
+	case "bash", "go", "rust", "java", machineRuntime:
 		write = func(dir string) error { return writeShellAgent(dir, s.Program) }
 	case "js":
 		write = func(dir string) error { return os.WriteFile(dir+"/agent.js", nodeguest.Source, 0o644) }

@@ -185,18 +185,20 @@ func makeEtc(root, tree string, alone bool) error {
 	if err := os.Mkdir(root+"/etc", 0o755); err != nil {
 		return err
 	}
-	from := etc
+	from := slices.Clone(etc)
 	switch {
 	case alone && isFolder(tree+"/etc/ssl"):
 		from = nil
 	case alone:
 		from = certificates
 	default:
-		pythons, err := filepath.Glob("/etc/python3*") // settings of Debian's interpreters
-		if err != nil {
-			return err
+		for _, pattern := range []string{"/etc/python3*", "/etc/java-*-openjdk"} { // settings of Debian's packages
+			found, err := filepath.Glob(pattern)
+			if err != nil {
+				return err
+			}
+			from = append(from, found...)
 		}
-		from = append(pythons, etc...)
 	}
 	for _, path := range from {
 		if _, err := os.Stat(path); err != nil {

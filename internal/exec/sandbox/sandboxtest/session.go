@@ -28,6 +28,8 @@ type Host struct {
 	Seen func(m *sandbox.GuestMessage)
 	// Linger keeps the stream open after the guest's Done or Fail.
 	Linger bool
+	// Keep keeps the guest for the next Run.
+	Keep bool
 	// Traffic decides on the guest's connections; nil: it has none.
 	Traffic sandbox.Traffic
 }
@@ -88,7 +90,7 @@ func (h Host) Run(ctx context.Context, box sandbox.Sandbox, run sandbox.Run) *Ou
 	o := &Outcome{}
 	var ended, answers sync.WaitGroup
 	ended.Go(func() {
-		o.Exit, o.Err = box.Run(ctx, &sandbox.Cmd{Guest: theirs, Traffic: h.Traffic})
+		o.Exit, o.Err = box.Run(ctx, &sandbox.Cmd{Guest: theirs, Traffic: h.Traffic, Keep: h.Keep})
 		_ = theirs.Close()
 	})
 	w := &sender{w: ours}

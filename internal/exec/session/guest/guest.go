@@ -15,7 +15,8 @@ import (
 )
 
 // runtimes maps languages to the drivers' names of their runtimes.
-var runtimes = map[string]string{"typescript": "js", "python": "python", "bash": "bash"}
+var runtimes = map[string]string{"typescript": "js", "python": "python", "bash": "bash", "go": "go", "rust": "rust",
+	"java": "java"}
 
 // Runtime returns the drivers' name of a language's runtime, or "" if there is none.
 func Runtime(language string) string { return runtimes[language] }

@@ -61,6 +61,27 @@ func addImage(caps sandbox.Capabilities, i sandbox.Image, runtime string) sandbo
 	return caps
 }
 
+// chooseLanguage returns the cheapest source of sandboxes of an image that has the language of a
+// need, with their capabilities, or nil. It is for a language that the host lacks.
+func (s *Sources) chooseLanguage(ctx context.Context, n Need) (*Source, sandbox.Capabilities) {
+	if n.Image != "" || n.Kind != "" {
+		return nil, sandbox.Capabilities{}
+	}
+	for _, src := range s.all {
+		all, err := src.listImages()
+		if err != nil || src.kind.Tier < n.Tier {
+			continue
+		}
+		for _, i := range all {
+			n.Image = i.Name
+			if caps, m := src.checkNeed(ctx, n); m == nil {
+				return src.useImage(i.Name), caps
+			}
+		}
+	}
+	return nil, sandbox.Capabilities{}
+}
+
 func listNames(all []sandbox.Image) string {
 	var names []string
 	for _, i := range all {

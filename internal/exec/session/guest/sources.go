@@ -39,7 +39,7 @@ func New(cfg Config) *Sources {
 // A Need is what a program requires of the sandbox that it runs in.
 type Need struct {
 	Tier     tool.Tier // the weakest tier that policy allows
-	Language string    // "typescript", "python" or "bash"
+	Language string    // "typescript", "python", "bash", "go", "rust" or "java"
 	Kind     string    // the kind that has the program's state; empty: any
 	// Imports are the top-level modules that the program imports and doesn't bring along, if any
 	// kind may run it.
@@ -53,6 +53,20 @@ type Need struct {
 func StateKind(s *session.State) string {
 	if len(s.Guests) == 0 {
 		return ""
+	}
+	return sandbox.KindOrDefault(s.Sandbox)
+}
+
+// FindKind returns the source of a kind that has the state of a guest.
+func (s *Sources) FindKind(ctx context.Context, kind, language string) (*Source, error) {
+	src, _, err := s.ChooseSource(ctx, Need{Language: language, Kind: kind})
+	return src, err
+}
+
+// KindOf returns the kind of sandbox of one of a session's guests.
+func KindOf(s *session.State, g *session.Guest) string {
+	if g.Sandbox != "" {
+		return g.Sandbox
 	}
 	return sandbox.KindOrDefault(s.Sandbox)
 }
@@ -88,6 +102,9 @@ func (s *Sources) ChooseSource(ctx context.Context, n Need) (*Source, sandbox.Ca
 			return nil, caps, m.err
 		}
 		out = append(out, *m)
+	}
+	if src, caps := s.chooseLanguage(ctx, n); src != nil {
+		return src, caps, nil
 	}
 	return nil, sandbox.Capabilities{}, s.noneFits(n, out)
 }

@@ -15,8 +15,8 @@ import (
 // An Origin describes where the guest of a program comes from. The zero Origin is for a program
 // without a session.
 type Origin struct {
-	From     string // "new", "memory", "frozen", "disk", "journal", "restarted"
-	Why      string // why it was rebuilt, for "journal", or is a new one, for "restarted"
+	From     string // "new", "memory", "frozen", "disk", "journal", "restarted", "moved"
+	Why      string // why it was rebuilt, for "journal", or is a new one, for "restarted"; what moved, for "moved"
 	Language string // set for "new" in an existing session: this is its first program in the language
 	Took     time.Duration
 }
@@ -37,6 +37,8 @@ func (o Origin) Text() string {
 	case "restarted":
 		return fmt.Sprintf(" (in a new sandbox, started in %.1f ms: the variables of its earlier programs in %s are "+
 			"gone, since %s; its files are kept)", o.Took.Seconds()*1e3, o.Language, o.Why)
+	case "moved":
+		return fmt.Sprintf(" (moved to another kind of sandbox in %.1f ms: %s)", o.Took.Seconds()*1e3, o.Why)
 	case "journal":
 		return fmt.Sprintf(" (rebuilt from its journal in %.1f ms, since %s)", o.Took.Seconds()*1e3, o.Why)
 	}
@@ -49,13 +51,16 @@ func (s *Sessions) guest(
 	ctx context.Context, l *liveSession, src *guest.Source, language string,
 ) (sandbox.Sandbox, Origin, error) {
 	began := time.Now()
+	kept := l.state.Guest(language)
+	if kept != nil && kept.Blob != "" && guest.KindOf(l.state, kept) != src.KindName() {
+		return s.moveGuest(ctx, l, src, kept)
+	}
 	if box := l.hot[language]; box != nil {
 		delete(l.hot, language) // until the result of the program is known
 		if box, origin := s.thawGuest(l, language, box); box != nil {
 			return box, origin, nil
 		}
 	}
-	kept := l.state.Guest(language)
 	if kept != nil && kept.Blob == "" {
 		return s.replaceLost(ctx, l, src, language)
 	}
@@ -79,6 +84,31 @@ func (s *Sessions) guest(
 		}
 	}
 	return nil, Origin{}, err
+}
+
+// moveGuest creates a guest in place of one in another kind of sandbox, and sets its variables. The
+// stored one stays until the session is saved.
+func (s *Sessions) moveGuest(ctx context.Context, l *liveSession, to *guest.Source, kept *session.Guest) (
+	_ sandbox.Sandbox, _ Origin, err error) {
+	began := time.Now()
+	from, err := s.cfg.Guests.FindKind(ctx, guest.KindOf(l.state, kept), kept.Language)
+	if err != nil {
+		return nil, Origin{}, err
+	}
+	old, _, err := s.guest(ctx, l, from, kept.Language)
+	if err != nil {
+		return nil, Origin{}, err
+	}
+	defer func() { err = errors.Join(err, old.Close()) }() // it has run code that isn't the session's
+	box, err := to.Fresh(ctx, l.key.owner, kept.Language)
+	if err != nil {
+		return nil, Origin{}, err
+	}
+	moved, err := guest.MoveVariables(ctx, kept.Language, old, box, kept.Declared)
+	if err != nil {
+		return nil, Origin{}, errors.Join(err, box.Close())
+	}
+	return box, Origin{From: "moved", Why: moved.DescribeMove(), Language: kept.Language, Took: time.Since(began)}, nil
 }
 
 // Restore restores a guest from a stored snapshot that src took.

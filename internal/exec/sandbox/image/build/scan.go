@@ -14,7 +14,7 @@ var searched = map[string][]string{
 	"bash":   {"/usr/local/bin/bash", "/usr/bin/bash", "/bin/bash"},
 	"go":     {"/usr/local/go/bin/go", "/usr/bin/go"},
 	"rust":   {"/usr/local/cargo/bin/rustc", "/usr/bin/rustc"},
-	"java":   {"/opt/java/openjdk/bin/java", "/usr/local/bin/java", "/usr/bin/java"},
+	"java":   {"/opt/java/openjdk/bin/javac", "/usr/local/bin/javac", "/usr/bin/javac"},
 }
 
 // scanTree finds the interpreters and modules of the tree.

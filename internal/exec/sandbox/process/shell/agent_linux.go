@@ -21,7 +21,9 @@ const socketFD = 3
 // An agent is the guest's end of the guest protocol. It exchanges frames with the driver, which
 // package process describes in agent/_host.py.
 type agent struct {
-	shell   string // path
+	runtime string     // "bash", or the language of a toolchain
+	path    string     // of the shell or the compiler
+	tools   *toolchain // nil: programs are shell scripts
 	in      *bufio.Reader
 	out     sender
 	asking  chan struct{} // has an element from a question to its answer
@@ -53,7 +55,7 @@ var deadly = []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGILL, un
 	unix.SIGFPE, unix.SIGSEGV, unix.SIGPIPE, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGSYS}
 
 // serveDriver runs the agent until the driver closes the connection.
-func serveDriver(shell string) error {
+func serveDriver(runtime, path string) error {
 	signal.Notify(make(chan os.Signal, 1), deadly...)
 	// So programs can't read or change the agent's memory.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -64,7 +66,8 @@ func serveDriver(shell string) error {
 		return fmt.Errorf("this command is for internal use: %w", err)
 	}
 	conn := os.NewFile(socketFD, "driver")
-	a := &agent{shell: shell, out: sender{conn: conn}, in: bufio.NewReaderSize(conn, 64<<10),
+	a := &agent{runtime: runtime, path: path, tools: toolchains[runtime], out: sender{conn: conn},
+		in:     bufio.NewReaderSize(conn, 64<<10),
 		asking: make(chan struct{}, 1), answers: make(chan *frame, 1)}
 	a.files.host, a.calls.host = a, a
 	if err := a.sendFrame('R', nil); err != nil {
@@ -84,6 +87,9 @@ func serveDriver(shell string) error {
 			err = a.sendFrame('I', nil)
 		case 'M':
 			err = a.sendInventory()
+		case 'W':
+			a.buildAhead()
+			err = a.sendFrame('W', []byte("{}"))
 		}
 		if err != nil {
 			return err

@@ -81,11 +81,12 @@ func (t *callTable) takeEmissions() []string {
 	return out
 }
 
-// acceptTools accepts connections of the command tool until the process ends. It may be called
-// again.
-func (t *callTable) acceptTools() error {
-	if t.accepts {
-		return nil
+// acceptTools accepts connections of the command tool, or of a client, until the process ends. It
+// may be called again.
+func (t *callTable) acceptTools(address *unix.SockaddrUnix) error {
+	var there unix.Stat_t
+	if t.accepts && (address.Name[0] == '@' || unix.Lstat(address.Name, &there) == nil) {
+		return nil // a program can only remove its own way to the tools
 	}
 	t.accepts = true
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)

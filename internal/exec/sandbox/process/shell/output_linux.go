@@ -16,7 +16,8 @@ import (
 const (
 	maxLine  = 16 << 10 // bytes of a console line; longer ones are split
 	maxValue = 64 << 10 // bytes of standard output that become the value
-	maxTail  = 5        // last lines of standard error that an error shows
+	maxTail  = 5        // last lines of standard error that an error shows, of a script
+	maxTrace = 20       // of another program, which may end with a stack trace
 )
 
 // An output is standard output or standard error of a program.
@@ -27,6 +28,7 @@ type output struct {
 	size  int64    // bytes so far
 	text  []byte   // the first of them
 	tail  []string // last lines
+	keep  int      // how many of them
 }
 
 // copyFrom sends what r has as console lines, until its end or its deadline.
@@ -90,7 +92,7 @@ func cutRune(b []byte, n int) int {
 
 func (o *output) sendLine(line []byte) {
 	text := strings.ToValidUTF8(string(line), "\uFFFD")
-	if o.tail = append(o.tail, text); len(o.tail) > maxTail {
+	if o.tail = append(o.tail, text); len(o.tail) > o.keep {
 		o.tail = o.tail[1:]
 	}
 	o.host.sendMessage(&sandbox.GuestMessage{Console: &sandbox.Console{Level: o.level, Text: text}})

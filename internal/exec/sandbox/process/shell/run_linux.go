@@ -3,6 +3,7 @@ package shell
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -33,7 +34,10 @@ type script struct {
 func (a *agent) runProgram(run *sandbox.Run) {
 	s := &script{a: a, session: run.Session}
 	s.out = output{level: "log", host: a}
-	s.errs = output{level: "error", host: a}
+	s.errs = output{level: "error", host: a, keep: maxTail}
+	if a.tools != nil {
+		s.errs.keep = maxTrace
+	}
 	if failure := s.runScript(run); failure != nil {
 		a.sendMessage(&sandbox.GuestMessage{Fail: &sandbox.Fail{Error: *failure}})
 		return
@@ -54,15 +58,15 @@ func (s *script) sendNote(text string) {
 
 // runScript runs the script with its files, and returns why it failed.
 func (s *script) runScript(run *sandbox.Run) *sandbox.GuestError {
-	path := "/tmp/" + run.Name
-	if s.session {
-		_ = os.Remove(path) // of the script before
-	}
-	err := errors.Join(s.a.files.loadFiles(), writeNew(path, run.Code), s.a.calls.acceptTools())
+	err := s.a.files.loadFiles()
 	if err != nil {
 		return &sandbox.GuestError{Name: "Error", Message: err.Error()}
 	}
-	status, err := s.runShell(path)
+	command, failure := s.prepareCommand(run)
+	if failure != nil {
+		return failure
+	}
+	status, err := s.runCommand(command)
 	if err != nil {
 		return &sandbox.GuestError{Name: "Error", Message: err.Error()}
 	}
@@ -79,10 +83,33 @@ func (s *script) runScript(run *sandbox.Run) *sandbox.GuestError {
 	if err := s.a.files.storeChanges(); err != nil {
 		return &sandbox.GuestError{Name: "Error", Message: err.Error()}
 	}
-	if s.session {
+	if s.session && s.a.tools == nil {
 		s.sendNote(s.a.session.keepState())
 	}
 	return nil
+}
+
+// prepareCommand returns the command that runs a program: the shell with a script, or what a
+// compiler made of the program.
+func (s *script) prepareCommand(run *sandbox.Run) ([]string, *sandbox.GuestError) {
+	if s.a.tools != nil {
+		return s.compileProgram(run)
+	}
+	path := "/tmp/" + run.Name
+	if s.session {
+		_ = os.Remove(path) // of the script before
+	}
+	err := errors.Join(writeNew(path, run.Code), s.a.calls.acceptTools(address))
+	if err == nil && s.session {
+		err = s.a.session.prepareState()
+	}
+	switch {
+	case err != nil:
+		return nil, &sandbox.GuestError{Name: "Error", Message: err.Error()}
+	case s.session:
+		return []string{s.a.path, "-c", sessionScript, path}, nil
+	}
+	return []string{s.a.path, path}, nil
 }
 
 // writeNew writes a file that must not exist.
@@ -95,9 +122,9 @@ func writeNew(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// runShell runs the shell with a script, and passes on its output. When the shell has ended, all
-// that is left of its output has been passed on, too.
-func (s *script) runShell(path string) (status syscall.WaitStatus, err error) {
+// runCommand runs a command, and passes on its output. When the command has ended, all that is left
+// of its output has been passed on, too.
+func (s *script) runCommand(args []string) (status syscall.WaitStatus, err error) {
 	out, toOut, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -106,16 +133,9 @@ func (s *script) runShell(path string) (status syscall.WaitStatus, err error) {
 	if err != nil {
 		return 0, errors.Join(err, out.Close(), toOut.Close())
 	}
-	args := []string{s.a.shell, path}
-	if s.session {
-		if err := s.a.session.prepareState(); err != nil {
-			return 0, errors.Join(err, toOut.Close(), toErrs.Close())
-		}
-		args = []string{s.a.shell, "-c", sessionScript, path}
-	}
-	pid, err := startProcess(args, toOut, toErrs)
+	pid, err := startProcess(args, workFolder, toOut, toErrs)
 	if err := errors.Join(err, toOut.Close(), toErrs.Close()); err != nil {
-		return 0, errors.Join(fmt.Errorf("start the shell: %w", err), out.Close(), errs.Close())
+		return 0, errors.Join(fmt.Errorf("start %s: %w", args[0], err), out.Close(), errs.Close())
 	}
 	var copied sync.WaitGroup
 	copied.Go(func() { s.out.copyFrom(out) })
@@ -131,8 +151,9 @@ func (s *script) runShell(path string) (status syscall.WaitStatus, err error) {
 	return status, errors.Join(out.Close(), errs.Close())
 }
 
-// startProcess starts a process without standard input, and returns its ID.
-func startProcess(args []string, out, errs *os.File) (pid int, err error) {
+// startProcess starts a process without standard input in a folder, and returns its ID. more is
+// added to its environment.
+func startProcess(args []string, dir string, out, errs *os.File, more ...string) (pid int, err error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return 0, err
@@ -149,7 +170,7 @@ func startProcess(args []string, out, errs *os.File) (pid int, err error) {
 		}
 		defer unix.Setrlimit(unix.RLIMIT_NPROC, &most) // it can't fail: this was the limit before
 	}
-	return syscall.ForkExec(args[0], args, &syscall.ProcAttr{Dir: workFolder, Env: scriptEnvironment(),
+	return syscall.ForkExec(args[0], args, &syscall.ProcAttr{Dir: dir, Env: append(scriptEnvironment(), more...),
 		Files: []uintptr{null.Fd(), out.Fd(), errs.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
 }
 
@@ -201,7 +222,7 @@ func (s *script) explainEnd(status syscall.WaitStatus) *sandbox.GuestError {
 		return nil
 	}
 	last := s.errs.lastLines()
-	e := &sandbox.GuestError{Message: describeStatus(status), Stack: last}
+	e := &sandbox.GuestError{Message: s.describeStatus(status), Stack: last}
 	if short {
 		e.Kind, e.Message = "limit", "limit (memory): the sandbox reached its memory limit, and the system ended one "+
 			"of the script's processes: hold less at a time ("+e.Message+")"
@@ -212,14 +233,18 @@ func (s *script) explainEnd(status syscall.WaitStatus) *sandbox.GuestError {
 	return e
 }
 
-// describeStatus describes how the shell ended.
-func describeStatus(status syscall.WaitStatus) string {
+// describeStatus describes how a script's shell or a program ended.
+func (s *script) describeStatus(status syscall.WaitStatus) string {
+	who, what := "the shell", "the script"
+	if s.a.tools != nil {
+		who, what = "the program", "the program"
+	}
 	if status.Signaled() {
-		return "the shell was ended by " + describeSignal(status.Signal())
+		return who + " was ended by " + describeSignal(status.Signal())
 	}
 	n := status.ExitStatus()
-	text := fmt.Sprintf("the script ended with exit status %d", n)
-	if n > 128 && unix.SignalName(syscall.Signal(n-128)) != "" {
+	text := fmt.Sprintf("%s ended with exit status %d", what, n)
+	if s.a.tools == nil && n > 128 && unix.SignalName(syscall.Signal(n-128)) != "" {
 		text += ", as after a command that was ended by " + describeSignal(syscall.Signal(n-128))
 	}
 	return text
@@ -229,18 +254,46 @@ func describeSignal(s syscall.Signal) string {
 	return fmt.Sprintf("signal %d (%s, %s)", int(s), unix.SignalName(s), s)
 }
 
-// readVersion returns the version of the shell.
+// readVersion returns the version of the shell or the compiler.
 func (a *agent) readVersion() (string, error) {
+	args := []string{a.path, "-c", `echo "$BASH_VERSION"`}
+	if a.tools != nil {
+		args = append([]string{a.path}, a.tools.version...)
+	}
+	text, status, err := runQuietly(args, workFolder)
+	switch {
+	case err != nil:
+		return "", err
+	case status != 0:
+		return "", fmt.Errorf("%s: %s", strings.Join(args, " "), shortenWord(text))
+	case a.tools != nil:
+		text = strings.TrimPrefix(wordAt(text, a.tools.versionWord), "go")
+	}
+	return strings.TrimSpace(text), nil
+}
+
+// maxQuiet is the number of bytes that are kept of what a quiet command writes.
+const maxQuiet = 64 << 10
+
+// runQuietly runs a command in a folder, and returns the beginning of its output.
+func runQuietly(args []string, dir string, more ...string) (text string, status syscall.WaitStatus, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	defer r.Close()
-	pid, err := startProcess([]string{a.shell, "-c", `echo "$BASH_VERSION"`}, w, w)
+	pid, err := startProcess(args, dir, w, w, more...)
 	if err := errors.Join(err, w.Close()); err != nil {
-		return "", fmt.Errorf("start the shell: %w", err)
+		return "", 0, fmt.Errorf("start %s: %w", args[0], err)
 	}
-	waitFor(pid)
-	text, err := readAtMost(r, 1<<10)
-	return strings.TrimSpace(string(text)), err
+	read := make(chan string, 1)
+	go func() {
+		kept, err := io.ReadAll(io.LimitReader(r, maxQuiet))
+		if err == nil {
+			_, _ = io.Copy(io.Discard, r) // so that it can end
+		}
+		read <- string(kept)
+	}()
+	status = waitFor(pid)
+	return <-read, status, nil
 }

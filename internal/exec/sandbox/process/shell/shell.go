@@ -1,7 +1,8 @@
-// Package shell is the agent of sandboxes in which programs are shell scripts: the first process of
-// such a sandbox. It runs a script with a shell, copies files in and out, and passes on the calls
-// of the command tool, which is this package in another process. All of it runs inside the sandbox,
-// and imports almost nothing, so that it starts fast.
+// Package shell is the agent of sandboxes in which programs are shell scripts, or programs in Go,
+// Rust or Java: the first process of such a sandbox. It runs a script with a shell, or compiles and
+// runs a program, and copies files in and out. It passes on the calls of the command tool, which is
+// this package in another process, and of the clients in folder client. All of it runs inside the
+// sandbox, and imports almost nothing, so that it starts fast.
 package shell
 
 import (
@@ -15,7 +16,7 @@ import (
 
 // Commands of this program that run inside a sandbox.
 const (
-	AgentCommand = "__sandbox_agent" // its argument is the path of the shell
+	AgentCommand = "__sandbox_agent" // its arguments are a runtime and the path of its shell or compiler
 	ToolCommand  = "__sandbox_tool"  // followed by the path of the command tool and its arguments
 	// MachineCommand serves a machine (package service).
 	MachineCommand = "__sandbox_machine"
@@ -24,6 +25,10 @@ const (
 // Folder is the folder of a sandbox with the agent's files.
 const Folder = "/biplane"
 
+// LibraryFolder is the folder of a sandbox with compiled libraries of its language, if there are
+// some.
+const LibraryFolder = Folder + "/libraries"
+
 // Executable is where this program is in a sandbox.
 const Executable = Folder + "/agent"
 
@@ -31,9 +36,12 @@ const Executable = Folder + "/agent"
 const ToolPath = Folder + "/bin/tool"
 
 // Environment is the whole environment of the first process of a sandbox.
-var Environment = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/workspace", "TMPDIR=/tmp",
-	"USER=agent", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC", "TERM=dumb", "PYTHONDONTWRITEBYTECODE=1",
-	"PYTHONUTF8=1", "PYTHONSAFEPATH=1"}
+var Environment = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/go/bin", "HOME=/workspace",
+	"TMPDIR=/tmp", "USER=agent", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC", "TERM=dumb", "PYTHONDONTWRITEBYTECODE=1",
+	"PYTHONUTF8=1", "PYTHONSAFEPATH=1",
+	// Caches and settings of tools such as Go's are not files of the program.
+	"XDG_CACHE_HOME=/tmp/.cache", "XDG_CONFIG_HOME=/tmp/.config", "GOPATH=/tmp/.go", "GOTOOLCHAIN=local",
+	"CARGO_HOME=/tmp/.cargo"}
 
 // ToolScript makes the system run this program for the command tool.
 const ToolScript = "#!" + Executable + " " + ToolCommand + "\n"
@@ -42,8 +50,8 @@ const ToolScript = "#!" + Executable + " " + ToolCommand + "\n"
 // don't begin with one.
 func RunCommand(args []string) (code int, ok bool) {
 	switch {
-	case len(args) == 2 && args[0] == AgentCommand:
-		return runAgent(func() error { return serveDriver(args[1]) }), true
+	case len(args) == 3 && args[0] == AgentCommand:
+		return runAgent(func() error { return serveDriver(args[1], args[2]) }), true
 	case len(args) == 1 && args[0] == MachineCommand:
 		return runAgent(serveMachine), true
 	case len(args) >= 2 && args[0] == ToolCommand:
