@@ -1,17 +1,20 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/lab/bench"
+	"github.com/biplane-dev/biplane/internal/lab/demo"
 )
 
 func benchCommand(a *app) *cobra.Command {
 	var output string
-	var asJSON, tiers bool
+	var asJSON, tiers, upstreams bool
 	var gateways []string
 	cfg := bench.Config{ServeArgs: []string{"demo", "serve"}, EngineArgs: []string{engineName}, Version: a.Version}
 	c := &cobra.Command{
@@ -34,13 +37,19 @@ tool that runs code, or else a tool whose name says that it only reads. If the g
 serve bench x" as its MCP server, it also measures calls through it, one after the other and from 16
 clients at once. Biplane in mode direct is measured in the same way.
 
+--upstreams measures instead what Biplane saves with the servers of your configuration, without a model: the
+tokens of their definitions and of Biplane's, how often search finds the tool that a question is about (made
+from the tools' own names and descriptions), and how long an agent waits. It calls none of their tools.
+
 --json prints {"figures": [{"name", "unit", "median", "p99", "n"}], "yardsticks": [...]}. A figure that
 could not be measured is null and has a "why".`,
 		Example: `  biplane bench
   biplane bench --only engine --only child
   biplane bench --only execute --gateway 'other=npx -y other-gateway --stdio'
   biplane bench --only execute --gateway other=http://127.0.0.1:8811/mcp
-  biplane bench --json > figures.json`,
+  biplane bench --json > figures.json
+  biplane bench --upstreams
+  biplane bench --upstreams -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
@@ -48,6 +57,9 @@ could not be measured is null and has a "why".`,
 			}
 			if err := checkOutput(output); err != nil {
 				return err
+			}
+			if upstreams {
+				return benchUpstreams(cmd.Context(), a, output, cfg.Quick)
 			}
 			for _, s := range gateways {
 				g, err := bench.ParseGateway(s)
@@ -75,6 +87,7 @@ could not be measured is null and has a "why".`,
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "the same as -o json")
 	f.BoolVar(&tiers, "tiers", false, "the same as --only tiers: measure process sandboxes")
+	f.BoolVar(&upstreams, "upstreams", false, "measure the saving with the servers of your configuration")
 	f.BoolVar(&cfg.Quick, "quick", false,
 		"run a few rounds only: shows that everything works, without reliable figures")
 	f.StringArrayVar(&cfg.Only, "only", nil, "measure this `group` only; may be repeated")
@@ -82,4 +95,31 @@ could not be measured is null and has a "why".`,
 		"also measure another MCP server, `name=command` args... or name=http://...; may be repeated")
 	completeWords(c, "only", bench.Groups()...)
 	return c
+}
+
+// benchUpstreams measures the saving with the servers of the configuration. It starts an agent's
+// session first, so that one process answers that and the requests over the API.
+func benchUpstreams(ctx context.Context, a *app, output string, quick bool) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	command := []string{self}
+	for flag, value := range map[string]string{"--config": a.config, "--data-dir": a.dataDir} {
+		if value != "" {
+			command = append(command, flag, value)
+		}
+	}
+	agent, err := demo.Connect(ctx, append(command, "mcp"))
+	if err != nil {
+		return err
+	}
+	defer agent.Close()
+	return a.withClient(ctx, func(ctx context.Context, client *api.Client) error {
+		r, err := bench.MeasureUpstreams(ctx, bench.UpstreamsConfig{Client: client, Quick: quick}, agent)
+		if err != nil {
+			return err
+		}
+		return a.printOutput(output, r, func(w io.Writer) { r.WriteReport(w) })
+	})
 }
