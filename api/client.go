@@ -108,6 +108,10 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body []byte
 	if key, ok := ctx.Value(keyOfRequest{}).(string); ok {
 		req.Header.Set(IdempotencyHeader, key)
 	}
+	p, paged := ctx.Value(pageOf{}).(*page)
+	if paged {
+		p.addTo(req.URL)
+	}
 	resp, err := c.sendRequest(req)
 	if err != nil {
 		return out, err
@@ -123,6 +127,9 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body []byte
 		return out, &Error{Limit, fmt.Sprintf("biplane's answer is larger than %d bytes", answerBytes)}
 	case resp.StatusCode/100 != 2:
 		return out, answerError(resp, text)
+	}
+	if paged {
+		p.readNext(resp)
 	}
 	if err := json.Unmarshal(text, &out); err != nil {
 		return out, &Error{Internal, "biplane's answer is not what this client reads: " + err.Error()}

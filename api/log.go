@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
 	"strconv"
 	"time"
@@ -21,4 +22,9 @@ type LogLine struct {
 func ReadLogs(ctx context.Context, c *Client, after int64, wait bool) ([]LogLine, error) {
 	q := url.Values{"after": {strconv.FormatInt(after, 10)}, "wait": {strconv.FormatBool(wait)}}
 	return get[[]LogLine](ctx, c, "/logs?"+q.Encode())
+}
+
+// ReadDocument returns the OpenAPI document of the API.
+func ReadDocument(ctx context.Context, c *Client) (json.RawMessage, error) {
+	return get[json.RawMessage](ctx, c, "/openapi.json")
 }

@@ -62,3 +62,27 @@ func (c *Client) RemoveSecret(ctx context.Context, owner, name string) error {
 	_, err := ask[struct{}](ctx, c, http.MethodDelete, secretPath(owner, name), nil)
 	return err
 }
+
+// OwnSecrets are the calls of a Client about the caller's own secrets. They work over the network,
+// too.
+type OwnSecrets struct{ Client *Client }
+
+// ListSecrets lists the caller's secrets.
+func (o OwnSecrets) ListSecrets(ctx context.Context) ([]Secret, error) {
+	return get[[]Secret](ctx, o.Client, "/me/secrets")
+}
+
+// SetSecret stores a secret of the caller.
+func (o OwnSecrets) SetSecret(ctx context.Context, name, value string) (*Secret, error) {
+	body, err := json.Marshal(SecretRequest{Value: value})
+	if err != nil {
+		return nil, err
+	}
+	return ask[*Secret](ctx, o.Client, http.MethodPut, "/me"+secretPath("", name), body)
+}
+
+// RemoveSecret deletes a secret of the caller.
+func (o OwnSecrets) RemoveSecret(ctx context.Context, name string) error {
+	_, err := ask[struct{}](ctx, o.Client, http.MethodDelete, "/me"+secretPath("", name), nil)
+	return err
+}

@@ -1,9 +1,9 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/base/text"
@@ -31,18 +31,16 @@ type approvalRoutes struct {
 }
 
 func (h *approvalRoutes) listApprovals(w http.ResponseWriter, r *http.Request) {
-	v, who, limit := r.URL.Query(), principalOf(r), api.MaxApprovals
-	q := approval.Query{Execution: v.Get("execution"), Before: v.Get("before"), Limit: api.MaxApprovals}
+	v, who := r.URL.Query(), principalOf(r)
+	q := approval.Query{Execution: v.Get("execution"), Before: cmp.Or(v.Get(cursorParameter), v.Get("before")),
+		Limit: api.MaxApprovals}
 	if v.Get("all") != "true" {
 		q.States = []approval.State{approval.Pending}
 	}
-	if value := v.Get("limit"); value != "" {
-		var err error
-		if limit, err = strconv.Atoi(value); err != nil || limit < 1 || limit > api.MaxApprovals {
-			writeError(w, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", text.Cut(value, 80),
-				api.MaxApprovals))
-			return
-		}
+	limit, err := parseLimit(v, api.MaxApprovals)
+	if err != nil {
+		writeError(w, err)
+		return
 	}
 	if q.Before != "" {
 		if last, err := h.approvals.Get(r.Context(), q.Before); err != nil || !console.MaySee(who, last) {
@@ -67,6 +65,9 @@ func (h *approvalRoutes) listApprovals(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 		q.Before = all[len(all)-1].ID
+	}
+	if len(out) == limit {
+		setNextPage(w, r, out[limit-1].ID)
 	}
 	writeJSON(w, http.StatusOK, out)
 }

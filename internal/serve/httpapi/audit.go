@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -44,7 +45,11 @@ func (h *auditRoutes) auditRecords(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	answerWith(w)(h.audit.Records(r.Context(), principalOf(r), q))
+	all, err := h.audit.Records(r.Context(), principalOf(r), q)
+	if err == nil && len(all) == q.Max() {
+		setNextPage(w, r, all[len(all)-1].ID)
+	}
+	answerWith(w)(all, err)
 }
 
 func (h *auditRoutes) auditRecord(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +75,14 @@ func (h *auditRoutes) auditVerify(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *auditRoutes) listCheckpoints(w http.ResponseWriter, r *http.Request) {
-	answerWith(w)(h.audit.Checkpoints(r.Context()))
+	all, err := h.audit.Checkpoints(r.Context())
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeList(w, r, all, func(c *api.AuditCheckpoint) string {
+		return strconv.FormatInt(c.Size, 10) + " " + c.Root
+	})
 }
 
 func (h *auditRoutes) makeCheckpoint(w http.ResponseWriter, r *http.Request) {
@@ -131,7 +143,8 @@ func auditQuery(r *http.Request) (audit.Query, error) {
 	q := audit.Query{
 		Kind: audit.Kind(v.Get("kind")), Execution: v.Get("execution"), Tool: v.Get("tool"),
 		Upstream: v.Get("upstream"), Principal: v.Get("principal"),
-		Outcome: audit.Outcome(v.Get("outcome")), Effect: v.Get("effect"), Before: v.Get("before"),
+		Outcome: audit.Outcome(v.Get("outcome")), Effect: v.Get("effect"),
+		Before: cmp.Or(v.Get(cursorParameter), v.Get("before")),
 	}
 	for name, to := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
 		if text := v.Get(name); text != "" {
@@ -142,14 +155,9 @@ func auditQuery(r *http.Request) (audit.Query, error) {
 			*to = t
 		}
 	}
-	if text := v.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > 1000 {
-			return q, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to 1000", text)
-		}
-		q.Limit = n
-	}
-	return q, nil
+	var err error
+	q.Limit, err = parseLimit(v, 0)
+	return q, err
 }
 
 // answerWith returns a function that writes v, or err if it is not nil.

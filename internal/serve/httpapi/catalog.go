@@ -26,11 +26,7 @@ type toolRoutes struct {
 }
 
 func (h *toolRoutes) listTools(w http.ResponseWriter, r *http.Request) {
-	tools := h.index.Tools(r.Context(), principalOf(r))
-	if tools == nil {
-		tools = []api.Tool{}
-	}
-	writeJSON(w, http.StatusOK, tools)
+	writeList(w, r, h.index.Tools(r.Context(), principalOf(r)), func(t *api.Tool) string { return t.Path })
 }
 
 func (h *toolRoutes) showTool(w http.ResponseWriter, r *http.Request) {

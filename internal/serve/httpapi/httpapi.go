@@ -58,8 +58,14 @@ type Config struct {
 	Metrics http.Handler    // at /metrics; nil: none
 	Pages   *console.Server // for browsers; nil: none
 	Feeds
-	Repeats *repeat.Log  // answers to requests with an idempotency key; nil: such requests are refused
-	Log     *slog.Logger // nil discards
+	Upkeep
+	Log *slog.Logger // nil discards
+}
+
+// Upkeep is what keeps and deletes the data of requests.
+type Upkeep struct {
+	Repeats *repeat.Log // answers to requests with an idempotency key; nil: such requests are refused
+	Pruner  Pruner
 }
 
 // Feeds are what people watch.

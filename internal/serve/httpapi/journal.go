@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -52,19 +53,23 @@ func (h *executionRoutes) listExecutions(w http.ResponseWriter, r *http.Request)
 		writeError(w, err)
 		return
 	}
+	if page.Next != "" {
+		setNextPage(w, r, page.Next)
+	}
 	writeJournal(w, h.secrets, page)
 }
 
 // filterOf parses a query.
 func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 	for key := range q {
-		if !slices.Contains([]string{"state", "session", "since", "limit", "before"}, key) {
+		if !slices.Contains([]string{"state", "session", "since", "limit", "before", "cursor"}, key) {
 			return f, tool.Errorf(tool.Invalid,
-				"unknown parameter %q: executions can be listed by state, session, since, limit, before",
+				"unknown parameter %q: executions can be listed by state, session, since, limit, cursor",
 				text.Cut(key, 80))
 		}
 	}
-	f = api.ExecutionFilter{States: q["state"], Session: q.Get("session"), Limit: listed, Before: q.Get("before")}
+	f = api.ExecutionFilter{States: q["state"], Session: q.Get("session"), Limit: listed,
+		Before: cmp.Or(q.Get(cursorParameter), q.Get("before"))}
 	for _, state := range f.States {
 		if !slices.Contains([]string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed,
 			api.StateInterrupted}, state) {
@@ -72,11 +77,8 @@ func filterOf(q url.Values) (f api.ExecutionFilter, err error) {
 				"unknown state %q: it must be running, waiting, done, failed or interrupted", text.Cut(state, 80))
 		}
 	}
-	if value := q.Get("limit"); value != "" {
-		if f.Limit, err = strconv.Atoi(value); err != nil || f.Limit < 1 || f.Limit > api.MaxExecutions {
-			return f, tool.Errorf(tool.Invalid, "limit %q must be a number from 1 to %d", text.Cut(value, 80),
-				api.MaxExecutions)
-		}
+	if f.Limit, err = parseLimit(q, listed); err != nil {
+		return f, err
 	}
 	if value := q.Get("since"); value != "" {
 		if f.Since, err = time.Parse(time.RFC3339Nano, value); err != nil {

@@ -32,12 +32,12 @@ func parseSeconds(n int64, what string) (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
-func (h *keyRoutes) listKeys(w http.ResponseWriter, _ *http.Request) {
+func (h *keyRoutes) listKeys(w http.ResponseWriter, r *http.Request) {
 	out := []api.Key{}
 	for _, k := range h.keys.List() {
 		out = append(out, wireKey(&k, ""))
 	}
-	writeJSON(w, http.StatusOK, out)
+	writeList(w, r, out, func(k *api.Key) string { return k.ID })
 }
 
 func (h *keyRoutes) createKey(w http.ResponseWriter, r *http.Request) {

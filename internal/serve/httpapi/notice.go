@@ -17,12 +17,12 @@ type Notices interface {
 // noticeRoutes serves the channels for notices.
 type noticeRoutes struct{ notices Notices }
 
-func (h *noticeRoutes) listChannels(w http.ResponseWriter, _ *http.Request) {
+func (h *noticeRoutes) listChannels(w http.ResponseWriter, r *http.Request) {
 	out := []api.NoticeChannel{}
 	if h.notices != nil {
 		out = append(out, h.notices.ListChannels()...)
 	}
-	writeJSON(w, http.StatusOK, out)
+	writeList(w, r, out, func(c *api.NoticeChannel) string { return c.Name })
 }
 
 func (h *noticeRoutes) testChannels(w http.ResponseWriter, r *http.Request) {

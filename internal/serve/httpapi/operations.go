@@ -45,6 +45,9 @@ func (s *Server) writeDocument() ([]byte, error) {
 			continue
 		}
 		o := operations[strings.Replace(rt.pattern, api.Prefix, "", 1)]
+		if isList(rt.pattern, &o) {
+			o.Query = append(slices.Clone(o.Query), ofPage...)
+		}
 		if _, ok := repeatable[rt.pattern]; ok {
 			o.Header = append(slices.Clone(o.Header), optionalText(api.IdempotencyHeader,
 				"a new text for each request: the same request, sent again with it, gets the same answer"))
@@ -131,8 +134,16 @@ func timeParameter(name, about string, required bool) apidoc.Parameter {
 	return apidoc.Parameter{Name: name, About: about, Kind: "date-time", Required: required}
 }
 
+// isList reports whether an operation returns a list in pages: see writeList. The lines of the log
+// have numbers instead, and a list that grows.
+func isList(pattern string, o *apidoc.Operation) bool {
+	return strings.HasPrefix(pattern, "GET ") && o.Result != nil && o.Result.Kind() == reflect.Slice && o.ID != "logs"
+}
+
 // Parameters that several operations have.
 var (
+	ofPage = []apidoc.Parameter{optionalNumber(limitParameter, "the maximum number of items, up to 1,000"),
+		optionalText(cursorParameter, "of the header Link with rel=next of the page before")}
 	ofPeriod = []apidoc.Parameter{timeParameter("since", "the start of the period", true),
 		timeParameter("until", "the end of the period", true)}
 	ofOwner  = optionalText("owner", "the id of the principal whose data it is; empty: the local user's")
@@ -174,7 +185,8 @@ var operations = map[string]apidoc.Operation{
 			optionalText("session", "only those of this session"),
 			timeParameter("since", "only those that started at this time or later", false),
 			optionalNumber("limit", "the maximum number, up to 1,000"),
-			optionalText("before", "next of the page before")}},
+			optionalText("cursor", "next of the page before"),
+			optionalText("before", "the same as cursor")}},
 	"GET /executions/{id}": {ID: "execution", Summary: "The result of an execution", Result: typeOf[api.Execution](),
 		Query: []apidoc.Parameter{optionalFlag("tokens", "count its tokens")}},
 	"DELETE /executions/{id}": {ID: "stopExecution", Summary: "Stop an execution", Result: typeOf[done]()},
@@ -209,8 +221,7 @@ var operations = map[string]apidoc.Operation{
 		Query: []apidoc.Parameter{optionalText("kind", ""), optionalText("execution", ""), optionalText("tool", ""),
 			optionalText("upstream", ""), optionalText("principal", ""), optionalText("outcome", ""),
 			optionalText("effect", ""), timeParameter("since", "", false), timeParameter("until", "", false),
-			optionalText("before", "only records older than this one"),
-			optionalNumber("limit", "the maximum number, up to 1,000")}},
+			optionalText("before", "only records older than this one")}},
 	"GET /audit/records/{record}": {ID: "auditRecord", Summary: "One record", Result: typeOf[api.AuditRecord]()},
 	"POST /audit/records/{record}/proof": {ID: "proveRecord", Summary: "Prove a record",
 		Body: typeOf[struct {
@@ -239,8 +250,7 @@ var operations = map[string]apidoc.Operation{
 	"GET /approvals": {ID: "approvals", Summary: "List requests for approval", Result: typeOf[[]api.Approval](),
 		Query: []apidoc.Parameter{optionalText("execution", "only those of this execution"),
 			optionalFlag("all", "include those that are decided"),
-			optionalText("before", "only those older than this one"),
-			optionalNumber("limit", "the maximum number, up to 1,000")}},
+			optionalText("before", "only those older than this one")}},
 	"GET /approvals/{id}": {ID: "approval", Summary: "One request for approval", Result: typeOf[api.Approval]()},
 	"POST /approvals/{id}": {ID: "decide", Summary: "Approve or deny a call", Body: typeOf[api.Decision](),
 		Result: typeOf[api.Approval]()},
@@ -275,6 +285,9 @@ var operations = map[string]apidoc.Operation{
 		Result: typeOf[[]api.NoticeChannel]()},
 	"POST /notices/test": {ID: "testNotices", Summary: "Send a test to channels for notices",
 		Body: typeOf[api.NoticeTest](), Result: typeOf[[]api.NoticeChannel]()},
+
+	"POST /prune": {ID: "prune", Summary: "Delete or archive some old data",
+		Body: typeOf[api.PruneRequest](), Result: typeOf[api.PruneStep]()},
 
 	"GET /me/secrets": {ID: "ownSecrets", Summary: "List the caller's secrets",
 		Result: typeOf[[]api.Secret]()},

@@ -63,6 +63,7 @@ func (s *Server) listRoutes() []route {
 	keys := &keyRoutes{c.Keys}
 	notices := &noticeRoutes{c.Notices}
 	events := &eventRoutes{c.Events, s.ctx, &s.streams}
+	old := &pruneRoutes{c.Pruner}
 	boxes := &sandboxRoutes{c.Door, c.Sandboxes}
 	secrets := &secretRoutes{keeper: c.SecretKeeper}
 	ownSecrets := &secretRoutes{keeper: c.SecretKeeper, own: true, local: c.Principal}
@@ -131,6 +132,7 @@ func (s *Server) listRoutes() []route {
 		{"GET " + api.Prefix + "/events", viewer, waits, events.streamEvents},
 		{"GET " + api.Prefix + "/notices", admin, reads, notices.listChannels},
 		{"POST " + api.Prefix + "/notices/test", admin, waits, notices.testChannels},
+		{"POST " + api.Prefix + "/prune", admin, waits, old.pruneData},
 		{"GET " + api.Prefix + "/me/secrets", user, controls, ownSecrets.listSecrets},
 		{"PUT " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.setSecret},
 		{"DELETE " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.removeSecret},

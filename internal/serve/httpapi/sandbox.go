@@ -58,7 +58,7 @@ type namedSandbox struct {
 func (h *sandboxRoutes) listSandboxes(w http.ResponseWriter, r *http.Request) {
 	raw, err := h.callTool(r, "list", struct{}{}, nil)
 	var v struct {
-		Sandboxes []json.RawMessage `json:"sandboxes"`
+		Sandboxes []json.RawMessage `json:"sandboxes"` // by their names
 	}
 	if err == nil {
 		err = json.Unmarshal(raw, &v)
@@ -67,7 +67,13 @@ func (h *sandboxRoutes) listSandboxes(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, v.Sandboxes)
+	writeList(w, r, v.Sandboxes, func(raw *json.RawMessage) string {
+		var named struct {
+			ID string `json:"id"`
+		}
+		_ = json.Unmarshal(*raw, &named) // the tool's own result
+		return named.ID
+	})
 }
 
 func (h *sandboxRoutes) createSandbox(w http.ResponseWriter, r *http.Request) {

@@ -38,7 +38,17 @@ func (h *secretRoutes) chooseOwner(r *http.Request) (string, error) {
 }
 
 func (h *secretRoutes) listSecrets(w http.ResponseWriter, r *http.Request) {
-	h.answerFor(w, r, func(owner string) (any, error) { return h.keeper.ListSecrets(r.Context(), owner) })
+	owner, err := h.chooseOwner(r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	all, err := h.keeper.ListSecrets(r.Context(), owner)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeList(w, r, all, func(s *api.Secret) string { return s.Owner + " " + s.Name })
 }
 
 func (h *secretRoutes) setSecret(w http.ResponseWriter, r *http.Request) {

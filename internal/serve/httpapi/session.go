@@ -50,7 +50,7 @@ func (h *sessionRoutes) listSessions(w http.ResponseWriter, r *http.Request) {
 	for i := range all {
 		out[i] = wireSession(&all[i])
 	}
-	writeJSON(w, http.StatusOK, out)
+	writeList(w, r, out, func(s *api.Session) string { return s.Owner + " " + s.Name })
 }
 
 func (h *sessionRoutes) showSession(w http.ResponseWriter, r *http.Request) {

@@ -30,7 +30,7 @@ func (h *skillRoutes) listSkills(w http.ResponseWriter, r *http.Request) {
 	for i := range all {
 		out[i] = wireSkill(&all[i])
 	}
-	writeJSON(w, http.StatusOK, out)
+	writeList(w, r, out, func(k *api.Skill) string { return k.Owner + "/" + k.Name })
 }
 
 func (h *skillRoutes) showSkill(w http.ResponseWriter, r *http.Request) {

@@ -93,13 +93,9 @@ func (h *processRoutes) listUpstreams(w http.ResponseWriter, r *http.Request) {
 		}
 		out = append(out, u)
 	}
-	writeJSON(w, http.StatusOK, out)
+	writeList(w, r, out, func(u *api.Upstream) string { return u.Name })
 }
 
 func (h *processRoutes) listSandboxes(w http.ResponseWriter, r *http.Request) {
-	all := h.process.Sandboxes(r.Context())
-	if all == nil {
-		all = []api.Capability{}
-	}
-	writeJSON(w, http.StatusOK, all)
+	writeList(w, r, h.process.Sandboxes(r.Context()), func(c *api.Capability) string { return c.Driver })
 }
