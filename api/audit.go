@@ -38,9 +38,17 @@ type AuditRecord struct {
 	Error     *AuditPayload     `json:"error,omitempty"`
 	Detail    map[string]string `json:"detail,omitempty"`
 	Leaves    []AuditLeaf       `json:"leaves,omitempty"` // only if a single record was requested
+	AuditProblem
+}
+
+// An AuditProblem says why a record can't be trusted, or can't be read.
+type AuditProblem struct {
 	// Problem says how the stored record differs from what was logged: it was changed, moved or
 	// removed. The other fields may then be wrong or missing.
 	Problem string `json:"problem,omitempty"`
+	// Absent is the name of the segment that the record was archived in, if that file is missing.
+	// Problem then says so.
+	Absent string `json:"absent,omitempty"`
 }
 
 // An AuditDecision is the decision of a policy on what a record is about.
@@ -122,6 +130,8 @@ type AuditReport struct {
 	Checkpoints int64          `json:"checkpoints"` // stored and valid
 	Covered     int64          `json:"covered"`     // leaves that a valid checkpoint covers
 	Payloads    int64          `json:"payloads"`
+	Segments    int64          `json:"segments,omitempty"` // of archived leaves, whose files are good
+	Absent      int64          `json:"absent,omitempty"`   // leaves in missing segments
 	Faults      []AuditFault   `json:"faults"`
 	More        int64          `json:"more,omitempty"` // number of faults not listed
 	Outside     []AuditOutside `json:"outside,omitempty"`
@@ -130,7 +140,7 @@ type AuditReport struct {
 // An AuditFault is a defect found in the log.
 type AuditFault struct {
 	// What is "changed", "hash", "missing", "inserted", "moved", "form", "pair", "checkpoint",
-	// "fork", "truncated", "payload" or "store".
+	// "fork", "truncated", "payload", "store", or "archive" for a missing segment.
 	What    string `json:"what"`
 	Seq     int64  `json:"seq"` // first affected leaf; -1: none
 	Last    int64  `json:"last"`

@@ -6,19 +6,21 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/control/audit/ledger"
+	"github.com/biplane-dev/biplane/internal/control/audit/segment"
 )
 
 // auditFileBytes is the maximum size of a proof, a key or a file of checkpoints.
 const auditFileBytes = 8 << 20
 
 func auditVerifyCommand(a *app) *cobra.Command {
-	var output, proof, key, checkpoint string
+	var output, proof, archived, key, checkpoint string
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Check the whole record, or a proof",
@@ -30,11 +32,16 @@ state.
 
 With --proof it checks a proof that "audit prove" or "audit checkpoint --since" wrote. That needs only
 the proof and the public key: no data folder, no network and no running process. With --checkpoint the
-proof must be of a checkpoint in that file.`,
+proof must be of a checkpoint in that file. --segment checks in the same way a file that "biplane prune"
+moved entries to.
+
+Archived entries are read from their segments. A missing segment is named, and then the command exits
+with 1: the hashes of its entries are verified, their content is not.`,
 		Example: `  biplane audit verify
   biplane audit verify --checkpoint /mnt/worm/checkpoints
   biplane audit verify --proof record.proof --key biplane.key
-  biplane audit verify --proof record.proof --key biplane.key --checkpoint last-week.txt`,
+  biplane audit verify --proof record.proof --key biplane.key --checkpoint last-week.txt
+  biplane audit verify --segment audit-000000000000-000000016383.gz --key biplane.key`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var held []string
@@ -45,11 +52,15 @@ proof must be of a checkpoint in that file.`,
 				}
 			}
 			switch {
-			case proof == "" && key != "":
-				return usageError("--key goes with --proof: the record's own key is in its data folder")
-			case proof != "" && key == "":
-				return usageError("--proof needs --key, the public key or a file with it: biplane audit key prints " +
-					"it where the record is")
+			case proof != "" && archived != "":
+				return usageError("--proof and --segment can't be combined")
+			case proof+archived == "" && key != "":
+				return usageError("--key goes with --proof or --segment: the record's own key is in its data folder")
+			case proof+archived != "" && key == "":
+				return usageError("--proof and --segment need --key, the public key or a file with it: biplane audit " +
+					"key prints it where the record is")
+			case archived != "":
+				return verifySegment(a, output, archived, key)
 			case proof != "":
 				return a.verifyProof(output, proof, key, held)
 			}
@@ -69,6 +80,7 @@ proof must be of a checkpoint in that file.`,
 		},
 	}
 	c.Flags().StringVar(&proof, "proof", "", "check the proof in this `file`")
+	c.Flags().StringVar(&archived, "segment", "", "check the archived entries in this `file`")
 	c.Flags().StringVar(&key, "key", "", "public `key`, or a file with it")
 	c.Flags().StringVar(&checkpoint, "checkpoint", "", "`file` of checkpoints that were stored elsewhere")
 	addOutput(c, &output)
@@ -113,6 +125,31 @@ func readKey(key string) (string, error) {
 	}
 	text, err := readSmall("key", key)
 	return strings.TrimSpace(text), err
+}
+
+// A checkedSegment is the result of checking a file of archived entries.
+type checkedSegment struct {
+	Origin string    `json:"origin"`
+	First  int64     `json:"first"`
+	Last   int64     `json:"last"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"`
+}
+
+func verifySegment(a *app, output, path, key string) error {
+	public, err := readKey(key)
+	if err != nil {
+		return err
+	}
+	h, err := segment.CheckFile(path, public)
+	if err != nil {
+		return &failure{err: fmt.Errorf("segment %s: %w", cleanLine(path), err), code: exitFailed}
+	}
+	s := checkedSegment{Origin: h.Origin, First: h.First, Last: h.First + h.Count - 1, Since: h.Since, Until: h.Until}
+	return a.printOutput(output, s, func(w io.Writer) {
+		fmt.Fprintf(w, "good: the leaves %d to %d of the record %s, from %s to %s, are as they were signed\n", s.First,
+			s.Last, cleanLine(s.Origin), s.Since.Format(time.RFC3339), s.Until.Format(time.RFC3339))
+	})
 }
 
 func (a *app) verifyProof(output, proof, key string, held []string) error {
@@ -168,6 +205,12 @@ func showVerification(w io.Writer, r *api.AuditReport) {
 		countLeaves(r.Size), text.Count(int(r.Checkpoints), "checkpoint"), r.Covered)
 	if r.Unfinished > 0 {
 		fmt.Fprintf(w, ", %s without an end", text.Count(int(r.Unfinished), "call"))
+	}
+	if r.Segments > 0 {
+		fmt.Fprintf(w, ", %s", text.Count(int(r.Segments), "archived segment"))
+	}
+	if r.Absent > 0 {
+		fmt.Fprintf(w, ", of %s in missing segments only the hashes", countLeaves(r.Absent))
 	}
 	fmt.Fprintf(w, "\nrecord %s, root %s\n", cleanLine(r.Origin), r.Root)
 }

@@ -75,6 +75,7 @@ var commands = []struct {
 	{"registry", registryCommand},
 	{"backup", backupCommand},
 	{"restore", restoreCommand},
+	{"prune", pruneCommand},
 	{"bench", benchCommand},
 	{"version", versionCommand},
 	{engineName, engineCommand},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 // The values of the record's filters.
@@ -125,14 +127,25 @@ with CHANGED as its outcome. The problem is reported on standard error, and the 
 // sayProblems reports which records were changed. It returns a failure whose message has been
 // printed if there are any.
 func (a *app) sayProblems(all ...api.AuditRecord) (err error) {
+	changed, absent := false, map[string]int{}
 	for i := range all {
-		if r := &all[i]; r.Problem != "" {
+		r := &all[i]
+		switch {
+		case r.Absent != "":
+			absent[r.Absent]++
+			err = cmp.Or(err, failSilently(exitFailed))
+		case r.Problem != "":
+			changed = true
 			fmt.Fprintf(a.Err, "biplane: record %s does not match what was recorded: %s\n", cleanLine(r.ID),
 				cleanLine(r.Problem))
 			err = failSilently(exitFailed)
 		}
 	}
-	if err != nil {
+	for _, name := range slices.Sorted(maps.Keys(absent)) {
+		fmt.Fprintf(a.Err, "biplane: %s archived in the segment %s, which is missing: put the file back into the "+
+			"folder archive of the data folder\n", text.Count(absent[name], "record"), cleanLine(name))
+	}
+	if changed {
 		fmt.Fprintln(a.Err, "biplane: run biplane audit verify, and keep a copy of the data folder; no calls are "+
 			"made while the record is invalid")
 	}
@@ -214,6 +227,9 @@ func tableOfRecords(w io.Writer, all []api.AuditRecord) {
 		}
 		if r.Problem != "" {
 			outcome = "CHANGED"
+		}
+		if r.Absent != "" {
+			outcome = "ARCHIVED"
 		}
 		if !r.Ended.IsZero() {
 			took = (time.Duration(r.Micros) * time.Microsecond).Round(100 * time.Microsecond).String()

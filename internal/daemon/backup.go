@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"filippo.io/age"
@@ -106,6 +107,9 @@ func RestoreBackup(ctx context.Context, c Config, file string, with ...age.Ident
 	if out.Report, err = verifyFolder(ctx, c, m.Checkpoint); err != nil {
 		return nil, err
 	}
+	if err := atomicfile.SyncTree(staging); err != nil { // so that a power failure can't leave a part behind the rename
+		return nil, tool.Errorf(tool.Unavailable, "restore: %w", err)
+	}
 	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, tool.Errorf(tool.Conflict, "restore: %w", err)
 	}
@@ -127,10 +131,12 @@ func verifyFolder(ctx context.Context, c Config, checkpoint string) (_ *api.Audi
 	if err != nil {
 		return nil, err
 	}
-	if !report.OK {
+	damaged := func(f api.AuditFault) bool { return f.What != "archive" } // a segment may be kept elsewhere
+	if !report.OK && (len(report.Faults) == 0 || slices.ContainsFunc(report.Faults, damaged)) ||
+		len(report.Outside) != 1 || !report.Outside[0].OK {
 		why := "it lacks entries that its checkpoint covers"
 		if len(report.Faults) > 0 {
-			why = report.Faults[0].Message
+			why = report.Faults[max(slices.IndexFunc(report.Faults, damaged), 0)].Message
 		}
 		return nil, tool.Errorf(tool.Conflict, "the record in the backup is not intact, so nothing was restored: %s",
 			why)

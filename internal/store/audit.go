@@ -416,7 +416,7 @@ func (a *Audit) viewWithoutQueue(ctx context.Context, f func(*record.View) error
 		return fault.TranslateRead(ctx, err)
 	}
 	defer tx.Rollback()
-	return f(record.NewView(ctx, tx, a.key, viewDatabase{tx, a}))
+	return f(record.NewView(ctx, tx, a.key, viewDatabase{tx, a}, a.archiveFolder()))
 }
 
 // viewDatabase tells a view about the database in its transaction, for as long as the view exists.

@@ -367,13 +367,21 @@ func (e *Executions) deleteExecutions(ctx context.Context, ids []string) error {
 	if err != nil {
 		return err
 	}
-	const these = `(SELECT value FROM json_each(?1))`
-	return e.s.writer.execAll(ctx, false, []step{
-		{`DELETE FROM execution_part WHERE execution IN ` + these, []any{string(list)}},
+	return e.s.writer.execAll(ctx, false, append(journalSteps(string(list)),
+		step{`DELETE FROM execution WHERE id IN ` + theseIDs, []any{string(list)}}))
+}
+
+// theseIDs are the ids in a list in JSON, the first parameter.
+const theseIDs = `(SELECT value FROM json_each(?1))`
+
+// journalSteps returns the statements that delete the journals of executions, and the results that
+// only they refer to. list has their ids, in JSON.
+func journalSteps(list string) []step {
+	return []step{
+		{`DELETE FROM execution_part WHERE execution IN ` + theseIDs, []any{list}},
 		{`DELETE FROM execution_result WHERE digest IN (SELECT digest FROM execution_ref r
-			WHERE r.execution IN ` + these + ` AND NOT EXISTS (SELECT 1 FROM execution_ref o
-				WHERE o.digest = r.digest AND o.execution NOT IN ` + these + `))`, []any{string(list)}},
-		{`DELETE FROM execution_ref WHERE execution IN ` + these, []any{string(list)}},
-		{`DELETE FROM execution WHERE id IN ` + these, []any{string(list)}},
-	})
+			WHERE r.execution IN ` + theseIDs + ` AND NOT EXISTS (SELECT 1 FROM execution_ref o
+				WHERE o.digest = r.digest AND o.execution NOT IN ` + theseIDs + `))`, []any{list}},
+		{`DELETE FROM execution_ref WHERE execution IN ` + theseIDs, []any{list}},
+	}
 }

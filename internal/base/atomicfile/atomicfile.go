@@ -64,6 +64,25 @@ func (f *File) Discard() {
 	_ = os.Remove(f.Name())
 }
 
+// SyncTree flushes all files and folders below a folder to the disk, and the folder.
+func SyncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return SyncFolder(path)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
+	})
+}
+
 // SyncFolder flushes a folder's entries to the disk, where the file system can do this.
 func SyncFolder(dir string) error {
 	d, err := os.Open(dir)

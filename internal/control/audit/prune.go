@@ -57,7 +57,7 @@ func prunedBefore(view View) (from time.Time, err error) {
 			if p.Record != "" {
 				q.Before = p.Record
 			}
-			if p.Check() != "" { // reported as a separate fault
+			if p.Check() != "" || p.readLeaves().absent != "" { // reported as a separate fault
 				continue
 			}
 			if err := p.readLeaves().err; err != nil {
@@ -100,6 +100,13 @@ func newGone(view View) *gone {
 	g := &gone{view: view}
 	g.from, g.err = prunedBefore(view)
 	return g
+}
+
+// skipUntil skips records until a time, since their deletion may be on record in a missing segment.
+func (g *gone) skipUntil(t time.Time) {
+	if !t.IsZero() && t.After(g.from) {
+		g.from = t
+	}
 }
 
 // addWanted adds the data kept for a leaf to the wanted items.

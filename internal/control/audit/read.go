@@ -1,12 +1,14 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
+	"github.com/biplane-dev/biplane/internal/control/audit/segment"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -20,6 +22,7 @@ type reading struct {
 	record  *Record // nil if err is not nil
 	err     error   // why the leaves can't be decoded
 	problem string  // the result of Check
+	absent  string  // the segment that has one of the leaves, if its file is missing
 }
 
 // readLeaves decodes the leaves of a pair once, and checks them. The pair must not change
@@ -33,7 +36,15 @@ func (p *Pair) readLeaves() *reading {
 		ended = p.Ended.decodeOnce()
 	}
 	r := &reading{problem: p.checkDecoded(begun, ended)}
+	if r.problem == "" {
+		r.absent = cmp.Or(p.Begun.Absent, p.Ended.Absent)
+	}
 	switch {
+	case r.absent != "":
+		r.record = &Record{ID: p.Record, Seq: p.Begun.Seq}
+		if begun.err == nil {
+			r.record = p.toRecord(begun.content, nil)
+		}
 	case begun.err != nil:
 		r.err = unreadableError(p.Begun.Seq, begun.err)
 	case ended.err != nil:
@@ -58,6 +69,9 @@ func (p *Pair) checkDecoded(begun, ended decodedLeaf) string {
 	if p.Doubt != "" {
 		return p.Doubt
 	}
+	if p.Begun.Absent != "" {
+		return ""
+	}
 	if p.Begun.Data == nil {
 		return fmt.Sprintf("leaf %d was removed, or does not begin this record", p.Begun.Seq)
 	}
@@ -69,7 +83,7 @@ func (p *Pair) checkDecoded(begun, ended decodedLeaf) string {
 		return fmt.Sprintf("leaf %d does not begin a record", p.Begun.Seq)
 	case p.Record != "" && c.Record != p.Record:
 		return fmt.Sprintf("leaf %d belongs to record %s: the index of records was changed", p.Begun.Seq, c.Record)
-	case !p.Ends:
+	case !p.Ends || p.Ended.Absent != "":
 		return ""
 	case p.Ended.Data == nil:
 		return fmt.Sprintf("leaf %d was removed, or does not end this record", p.Ended.Seq)
@@ -109,11 +123,11 @@ func (l *Leaf) checkContent(d decodedLeaf) (*content, string) {
 	return d.content, ""
 }
 
-// MatchesPair reports whether q matches a pair, ignoring the page. A pair that fails its check
-// always matches, because its original contents are unknown.
+// MatchesPair reports whether q matches a pair, ignoring the page. A pair that fails its check, or
+// of which a leaf is absent, always matches, because its original contents are unknown.
 func (q Query) MatchesPair(p *Pair) bool {
 	r := p.readLeaves()
-	return r.problem != "" || r.err != nil || q.matchesRecord(r.record)
+	return r.problem != "" || r.err != nil || r.absent != "" || q.matchesRecord(r.record)
 }
 
 // matchesRecord reports whether q matches r, ignoring the page.
@@ -157,6 +171,9 @@ func checkPairs(v View, pairs []Pair) ([]Record, error) {
 				r.Problem = fmt.Sprintf("leaf %d differs from the sealed record", l.Seq)
 			}
 		}
+		if r.Problem == "" && found.absent != "" {
+			r.Absent, r.Problem = found.absent, "it was archived, and the segment "+found.absent+" is not there"
+		}
 		out = append(out, r)
 	}
 	return out, nil
@@ -187,7 +204,7 @@ func notIn(v View, head proof.Head, pairs []Pair) (map[int64]bool, error) {
 		}
 		for _, l := range []*Leaf{&p.Begun, &p.Ended} {
 			switch {
-			case l.Data == nil:
+			case l.Data == nil || l.Absent != "":
 			case l.Seq < 0 || l.Seq >= head.Size:
 				out[l.Seq] = true
 			default:
@@ -228,10 +245,19 @@ type FlawError struct{ Msg string }
 // Error returns the message.
 func (e *FlawError) Error() string { return e.Msg }
 
-// CheckIntact returns an error if a record is not what was recorded.
+// absentError is the error about a record whose segment is missing.
+func absentError(id, name string) error {
+	return tool.Errorf(tool.NotFound, "audit record %s was archived in the segment %s, whose file is missing: put it "+
+		"back into the folder %s of the data folder", id, name, segment.Folder)
+}
+
+// CheckIntact returns an error if a record is not what was recorded, or if its segment is missing.
 func (r *Record) CheckIntact() error {
 	if r.Problem == "" {
 		return nil
+	}
+	if r.Absent != "" {
+		return absentError(r.ID, r.Absent)
 	}
 	return tool.Errorf(tool.Conflict, "audit record %s was changed after it was recorded: %s: run biplane audit "+
 		"verify, and keep a copy of the data folder", r.ID, r.Problem)

@@ -86,6 +86,9 @@ type Record struct {
 	// why this is not what was recorded; empty: it is. Otherwise any other field may be wrong or
 	// missing
 	Problem string
+	// Absent is the name of the segment that the record was archived in, if that file is missing.
+	// Problem then says so, and nothing was changed.
+	Absent string
 }
 
 // DataLabels returns the labels of the data that the caller had read when the call or the use of a

@@ -8,6 +8,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/control/audit/retention"
+	"github.com/biplane-dev/biplane/internal/control/audit/segment"
 )
 
 // The parts of a record.
@@ -50,6 +51,9 @@ type Leaf struct {
 	// the result of tlog.StoredHashes: the leaf's hash, then the hashes of the subtrees that it
 	// completes
 	Hashes []tlog.Hash
+	// Absent is the name of the segment that the leaf was moved to, if that file is missing. Then
+	// Data is nil.
+	Absent string
 }
 
 // A Pair holds the stored leaves of one record.
@@ -116,6 +120,8 @@ type View interface {
 	// FirstExecution returns the id of the oldest execution stored beside the record, and its start
 	// time. The id is empty if there is none.
 	FirstExecution() (id string, began time.Time, err error)
+	// ListSegments returns the segments that leaves were moved to, by their first leaf.
+	ListSegments() ([]segment.Stored, error)
 	// LoadKept returns data kept for the leaf at index seq by its digest, or nil if it no longer
 	// exists.
 	LoadKept(seq int64, digest string) ([]byte, error)

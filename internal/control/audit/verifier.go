@@ -34,6 +34,7 @@ type verifier struct {
 	steps    []step
 	earliest time.Time       // earliest time of a leaf; zero: none
 	odd      map[int64]int64 // the other index that changed leaves claim, by leaf
+	archive  archiveCheck
 }
 
 // A mark is a checkpoint to compare with the log when it has reached the mark's size.
@@ -85,7 +86,9 @@ func (v *verifier) noteFault(f Fault) {
 // verifyView verifies a view. It returns an error if it can't; faults are added to the report.
 func (v *verifier) verifyView(ctx context.Context, view View) error {
 	v.readCheckpoints(view)
+	v.archive.checkSegments(v, view)
 	v.gone = newGone(view)
+	v.gone.skipUntil(v.archive.until)
 	v.compareCheckpoints()
 	pace := v.log.newPacer()
 	err := view.Leaves(math.MinInt64, func(l Leaf) error {
@@ -227,6 +230,13 @@ func (v *verifier) verifyLeaf(l Leaf) {
 		v.compareCheckpoints()
 	}
 	v.next++
+	if l.Absent != "" && v.archive.isAbsent(l.Seq) {
+		v.r.Absent++
+		v.edge.addLeaf(l, &node{lo: l.Seq, hi: l.Seq}, true)
+		v.compareCheckpoints()
+		return
+	}
+	l.Absent = ""
 	c, err := decodeLeaf(l.Data)
 	n := node{lo: l.Seq, hi: l.Seq}
 	if c != nil {
@@ -263,7 +273,7 @@ func (v *verifier) verifyContent(l Leaf, c *content) {
 	}
 	v.recordPlace(l.Seq, c.Seq, c.Record)
 	v.gone.addWanted(l.Seq, c)
-	if f, ok := v.people.addLeaf(l.Seq, c); !ok {
+	if f, ok := v.people.addLeaf(l.Seq, c); !ok && v.r.Absent == 0 {
 		v.reportFault(f)
 	}
 	switch c.Part {
@@ -287,7 +297,7 @@ func (v *verifier) verifyContent(l Leaf, c *content) {
 func (v *verifier) verifyEnd(l Leaf, c *content) {
 	at, ok := v.open[c.Record]
 	delete(v.open, c.Record)
-	if ok && c.Begun != nil && *c.Begun == at {
+	if ok && c.Begun != nil && *c.Begun == at || !ok && c.Begun != nil && v.archive.isAbsent(*c.Begun) {
 		return
 	}
 	// If its first half is missing or was changed, that is already reported.
@@ -320,6 +330,7 @@ func (v *verifier) compareExecutions(view View) {
 	case err != nil:
 		v.reportFault(Fault{What: faultStore, Seq: -1, Last: -1,
 			Msg: fmt.Sprintf("the executions can't be read: %v", err)})
+	case !v.archive.since.IsZero() && !began.Before(v.archive.since.Add(-executionSlack)):
 	case id != "" && (v.earliest.IsZero() || began.Before(v.earliest.Add(-executionSlack))):
 		v.reportFault(Fault{What: faultExecution, Seq: -1, Last: -1, Msg: olderExecution(id, began)})
 	}

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"slices"
 
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -33,6 +34,7 @@ const (
 	faultPayload   = "payload"  // kept data doesn't match its digest
 	faultGone      = "gone"     // kept data is missing, and retention did not delete it
 	faultStore     = "store"    // the database can't be read, or contradicts itself
+	faultArchive   = "archive"  // the file of a segment is missing
 )
 
 // maxFaults is the maximum number of faults that are reported individually.
@@ -56,6 +58,8 @@ type Report struct {
 	Checkpoints int64     // stored checkpoints that are good
 	Covered     int64     // leaves covered by a good checkpoint
 	Payloads    int64     // kept items that are good
+	Segments    int64     // of archived leaves, whose files are good
+	Absent      int64     // leaves in segments whose files are missing: only their hashes were verified
 	Faults      []Fault   // empty if the log is what was written; limited: see More
 	More        int64     // faults beyond those in Faults
 	Outside     []Outside // results for the external checkpoints, in order
@@ -70,12 +74,17 @@ type Outside struct {
 // OK reports whether there are no faults.
 func (r *Report) OK() bool { return len(r.Faults) == 0 }
 
+// LacksOnlySegments reports whether the only faults are missing segments.
+func (r *Report) LacksOnlySegments() bool {
+	return !r.OK() && !slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.What != faultArchive })
+}
+
 // Verify verifies the whole log. It checks each leaf against its hash, and the tree against all
 // stored and external checkpoints and the sealed head. It also checks the halves of calls, the
-// order, the form, and the kept data.
+// order, the form, and the kept data. Archived leaves are read from their segments.
 //
 // An error means that Verify couldn't run; faults are in the Report. After a fault no call begins,
-// unless the only faults are external checkpoints that aren't of this log.
+// unless the only faults are external checkpoints that aren't of this log, or missing segments.
 func (l *Log) Verify(ctx context.Context, outside ...string) (*Report, error) {
 	v := newVerifier(l, outside)
 	if err := l.store.View(ctx, func(view View) error { return v.verifyView(ctx, view) }); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/biplane-dev/biplane/internal/control/audit/segment"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -153,7 +154,10 @@ func readManifest(in *tar.Reader) (*Manifest, error) {
 		return nil, errors.New("it has too many files")
 	}
 	for _, f := range m.Files {
-		name := strings.TrimPrefix(f.Path, blobFolder+"/")
+		name := f.Path
+		if folder, file, ok := strings.Cut(f.Path, "/"); ok && (folder == blobFolder || folder == segment.Folder) {
+			name = file
+		}
 		if !filepath.IsLocal(f.Path) || strings.ContainsAny(name, `/\:`) || f.Size < 0 {
 			return nil, errors.New("it names a file outside of the data folder")
 		}

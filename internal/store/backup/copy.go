@@ -18,6 +18,7 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/biplane-dev/biplane/internal/control/audit/segment"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -76,14 +77,17 @@ func copyOnce(ctx context.Context, from, to string) (missing string, err error) 
 			}
 		}
 	}
-	if err := linkBlobs(from, to); err != nil {
+	if err := linkFiles(from, to, blobFolder); err != nil {
 		return "", err
 	}
 	if err := copyDatabase(ctx, filepath.Join(from, databaseName), filepath.Join(to, databaseName)); err != nil {
 		return "", err
 	}
-	if err := linkBlobs(from, to); err != nil {
-		return "", err
+	// segments of the record are only ever added, before the database names them
+	for _, folder := range []string{blobFolder, segment.Folder} {
+		if err := linkFiles(from, to, folder); err != nil {
+			return "", err
+		}
 	}
 	return findMissing(ctx, to)
 }
@@ -105,23 +109,28 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// linkBlobs adds the blobs that the copy doesn't have. They never change, so a link is enough.
-func linkBlobs(from, to string) error {
-	files, err := os.ReadDir(filepath.Join(from, blobFolder))
+// linkFiles adds the files of a folder that the copy doesn't have. They never change, so a link is
+// enough. If the folder is on another file system, they are copied. Unfinished files are skipped.
+func linkFiles(from, to, folder string) error {
+	files, err := os.ReadDir(filepath.Join(from, folder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(to, blobFolder), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(to, folder), 0o700); err != nil {
 		return err
 	}
 	for _, f := range files {
-		source, target := filepath.Join(from, blobFolder, f.Name()), filepath.Join(to, blobFolder, f.Name())
-		if _, err := os.Lstat(target); err == nil || !f.Type().IsRegular() {
+		source, target := filepath.Join(from, folder, f.Name()), filepath.Join(to, folder, f.Name())
+		if _, err := os.Lstat(target); err == nil || !f.Type().IsRegular() || strings.HasPrefix(f.Name(), ".") {
 			continue
 		}
-		if err := os.Link(source, target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := os.Link(source, target)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			err = copyFile(source, target)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // with the leaves.
 func (v *View) CheckIntegrity() error {
 	for _, table := range []string{"audit_leaf", "audit_record", "audit_span", "audit_run", "audit_posting",
-		"audit_late"} {
+		"audit_late", "audit_segment"} {
 		said, err := v.queryLines(`PRAGMA integrity_check('` + table + `')`)
 		if err != nil {
 			return err
@@ -50,30 +50,52 @@ func (v *View) checkIndex() error {
 		return tool.Errorf(tool.Conflict,
 			"the search index of the leaves %d to %d was changed", c.bad, c.bad+spanLeaves-1)
 	}
-	have := sum{seeds: c.want.seeds}
-	for _, t := range []struct{ name, query string }{
-		{"audit_record", `SELECT record, ended, seq FROM audit_record`},
-		{"audit_span", `SELECT first, low || ' ' || high || ' ' || since || ' ' || until, x'' FROM audit_span`},
-		{"audit_run", `SELECT first, low || ' ' || high || ' ' || since || ' ' || until, x'' FROM audit_run`},
-		{"audit_posting", `SELECT key, '', data FROM audit_posting`},
-		{"audit_late", `SELECT seq, mark, x'' FROM audit_late`},
-	} {
-		err := v.eachRow(t.query, func(scan func(...any) error) error {
-			var a, b, c sql.RawBytes
-			if err := scan(&a, &b, &c); err != nil {
-				return v.translateError(err)
-			}
-			have.addRow(t.name, string(a), string(b), string(c))
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+	have, err := v.sumIndex(c)
+	if err != nil {
+		return err
 	}
-	if have != c.want {
+	want := c.want
+	if len(c.absent) == 0 {
+		want.addSum(c.late)
+	}
+	if have != want {
 		return tool.Errorf(tool.Conflict, "the index of records was changed: records may be missing from lists")
 	}
 	return nil
+}
+
+// sumIndex returns the sum of the stored index, without what is about absent leaves. Rows about
+// these can't be rebuilt.
+func (v *View) sumIndex(c *indexCheck) (sum, error) {
+	have := sum{seeds: c.want.seeds}
+	const bounds = `low || ' ' || high || ' ' || since || ' ' || until`
+	for _, t := range []struct{ name, leaf, query string }{
+		{"audit_record", "seq", `record, ended, seq`},
+		{"audit_span", "first", `first, ` + bounds + `, x''`},
+		{"audit_run", "first", `first, ` + bounds + `, x''`},
+		{"audit_posting", "(key >> 32) * 65536", `key, '', data`},
+		{"audit_late", "seq", `seq, mark, x''`},
+	} {
+		wholeRuns := t.name == "audit_run" || t.name == "audit_posting"
+		if len(c.absent) > 0 && t.name == "audit_late" {
+			continue
+		}
+		err := v.eachRow(`SELECT `+t.query+`, `+t.leaf+` FROM `+t.name, func(scan func(...any) error) error {
+			var x, y, z sql.RawBytes
+			var leaf int64
+			if err := scan(&x, &y, &z, &leaf); err != nil {
+				return v.translateError(err)
+			}
+			if len(c.absent) == 0 || !c.isAbsent(leaf, wholeRuns) {
+				have.addRow(t.name, string(x), string(y), string(z))
+			}
+			return nil
+		})
+		if err != nil {
+			return have, err
+		}
+	}
+	return have, nil
 }
 
 // An indexCheck rebuilds the index from the leaves, and compares it with the stored one.
@@ -82,12 +104,26 @@ type indexCheck struct {
 	span  *span
 	spans []spanRow // of the current run
 	want  sum
-	bad   int64 // the first span that is wrong
-	found bool  // bad is set
-	err   error // a stored span couldn't be read
+	late  sum // of the rows of audit_late; part of want unless leaves are absent
+	// the spans, and with -1 - first the runs, that have absent leaves
+	absent map[int64]bool
+	bad    int64 // the first span that is wrong
+	found  bool  // bad is set
+	err    error // a stored span couldn't be read
 }
 
-func newIndexCheck(v *View) *indexCheck { return &indexCheck{v: v, want: newSum()} }
+func newIndexCheck(v *View) *indexCheck {
+	want := newSum()
+	return &indexCheck{v: v, want: want, late: sum{seeds: want.seeds}, absent: map[int64]bool{}}
+}
+
+// isAbsent reports whether the span or the run of a leaf has absent leaves.
+func (c *indexCheck) isAbsent(seq int64, run bool) bool {
+	if run {
+		return c.absent[-1-seq/runLeaves*runLeaves]
+	}
+	return c.absent[seq/spanLeaves*spanLeaves]
+}
 
 // addLeaf adds a leaf to the rebuilt index. It returns nil; errors are kept in c.
 func (c *indexCheck) addLeaf(l audit.Leaf) error {
@@ -98,10 +134,25 @@ func (c *indexCheck) addLeaf(l audit.Leaf) error {
 		c.span = newSpan(first)
 	}
 	c.span.addLeaf(l.Seq, l.Data)
+	if l.Absent != "" {
+		c.absent[c.span.first], c.absent[-1-l.Seq/runLeaves*runLeaves] = true, true
+	}
 	if (l.Seq+1)%spanLeaves != 0 {
 		return nil
 	}
+	c.addSpan((l.Seq+1)%runLeaves == 0)
+	return nil
+}
+
+// addSpan adds the complete span, which may be the last one of a run. It skips absent ones.
+func (c *indexCheck) addSpan(last bool) {
 	s := c.span
+	if c.isAbsent(s.first, false) {
+		if last {
+			c.spans = c.spans[:0]
+		}
+		return
+	}
 	for p, seq := range s.places {
 		ended := "0"
 		if p.ended {
@@ -114,29 +165,29 @@ func (c *indexCheck) addLeaf(l audit.Leaf) error {
 	same, err := c.v.spanIs(row)
 	if err != nil {
 		c.err = err
-		return nil
+		return
 	}
 	c.spans = append(c.spans, row)
-	whole := (l.Seq+1)%runLeaves == 0
-	if whole {
-		c.addRun()
+	if last {
+		if !c.isAbsent(s.first, true) {
+			c.addRun()
+		}
+		c.spans = c.spans[:0]
 	}
 	if !same && !c.found {
 		c.bad, c.found = s.first, true
 	}
-	return nil
 }
 
 // addRun adds the complete run.
 func (c *indexCheck) addRun() {
 	r := newRun(c.spans)
-	c.spans = c.spans[:0]
 	c.want.addBounds("audit_run", r.first, r.bounds)
 	for _, row := range r.encodeRows() {
 		c.want.addRow("audit_posting", strconv.FormatInt(row.key, 10), "", string(row.data))
 	}
 	for seq, m := range r.late {
-		c.want.addRow("audit_late", strconv.FormatInt(seq, 10), strconv.FormatInt(int64(m), 10), "")
+		c.late.addRow("audit_late", strconv.FormatInt(seq, 10), strconv.FormatInt(int64(m), 10), "")
 	}
 }
 
@@ -177,6 +228,13 @@ func (s *sum) addRow(table string, cells ...string) {
 	}
 	for i := range s.seeds {
 		s.sums[i] += maphash.Bytes(s.seeds[i], b)
+	}
+}
+
+// addSum adds the rows of a sum with the same seeds.
+func (s *sum) addSum(o sum) {
+	for i := range s.sums {
+		s.sums[i] += o.sums[i]
 	}
 }
 

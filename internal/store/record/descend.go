@@ -124,7 +124,7 @@ func (s *search) endsOf(some []candidate) (map[string]audit.Leaf, error) {
 		if err := scan(&record, &r.seq, &r.hashes, &r.leaf, &r.packed); err != nil {
 			return s.v.translateError(err)
 		}
-		out[record] = leafOf(r.seq, r.hashes, s.v.unpackRow(&r))
+		out[record] = s.v.keepLeaf(&r)
 		return nil
 	}, string(list))
 	return out, err
@@ -346,7 +346,8 @@ func (v *View) leavesAt(at []int64) ([]audit.Leaf, error) {
 			return v.translateError(err)
 		}
 		if i >= 0 && i < len(out) {
-			out[i] = leafOf(out[i].Seq, r.hashes, v.unpackRow(&r))
+			r.seq = out[i].Seq
+			out[i] = v.keepLeaf(&r)
 		}
 		return nil
 	}, string(list))

@@ -53,10 +53,10 @@ func (n *newest) checkLeaves(query string, args ...any) error {
 		if err := scan(&r.seq, &r.hashes, &r.leaf, &r.packed); err != nil {
 			return n.v.translateError(err)
 		}
-		data := n.v.unpackRow(&r)
+		l := n.v.readLeaf(&r)
 		var kind audit.Kind
 		event := false
-		walkMembers(data, func(name, value []byte) {
+		walkMembers(l.Data, func(name, value []byte) {
 			switch string(name) {
 			case "kind":
 				kind = audit.Kind(value)
@@ -65,7 +65,8 @@ func (n *newest) checkLeaves(query string, args ...any) error {
 			}
 		})
 		if i := slices.Index(n.left, kind); event && i >= 0 {
-			n.found, n.left = append(n.found, leafOf(r.seq, r.hashes, data)), slices.Delete(n.left, i, i+1)
+			l.Data = slices.Clone(l.Data)
+			n.found, n.left = append(n.found, l), slices.Delete(n.left, i, i+1)
 		}
 		return nil
 	}, args...)

@@ -25,15 +25,12 @@ type batch struct {
 	left   atomic.Int32 // readers that are not done with it
 }
 
-// addRow adds a copy of a row.
-func (b *batch) addRow(r *leafRow, leaf []byte) {
+// addLeaf adds a copy of a leaf.
+func (b *batch) addLeaf(l audit.Leaf) {
 	data, hashes := len(b.data), len(b.hashes)
-	b.data = append(b.data, leaf...)
-	for rest := r.hashes; len(rest) >= tlog.HashSize; rest = rest[tlog.HashSize:] {
-		b.hashes = append(b.hashes, tlog.Hash(rest[:tlog.HashSize]))
-	}
-	b.leaves = append(b.leaves, audit.Leaf{Seq: r.seq, Data: b.data[data:len(b.data):len(b.data)],
-		Hashes: b.hashes[hashes:len(b.hashes):len(b.hashes)]})
+	b.data, b.hashes = append(b.data, l.Data...), append(b.hashes, l.Hashes...)
+	l.Data, l.Hashes = b.data[data:len(b.data):len(b.data)], b.hashes[hashes:len(b.hashes):len(b.hashes)]
+	b.leaves = append(b.leaves, l)
 }
 
 // A scan reads all leaves once for several readers, each on its own goroutine.
@@ -50,7 +47,7 @@ func (v *View) scanLeaves(fs ...func(audit.Leaf) error) error {
 	ctx, cancel := context.WithCancelCause(v.ctx)
 	defer cancel(nil)
 	s := &scan{view: *v, ctx: ctx, free: make(chan *batch, batchesAhead)}
-	s.view.unpacked = nil
+	s.view.unpacked, s.view.archive = nil, &archive{folder: v.archive.folder}
 	for range batchesAhead {
 		s.free <- &batch{}
 	}
@@ -89,7 +86,7 @@ func (s *scan) readRows() error {
 			if err := scan(&r.seq, &r.hashes, &r.leaf, &r.packed); err != nil {
 				return s.view.translateError(err)
 			}
-			b.addRow(&r, s.view.unpackRow(&r))
+			b.addLeaf(s.view.readLeaf(&r))
 			if len(b.leaves) < batchLeaves {
 				return nil
 			}

@@ -23,8 +23,9 @@ type View struct {
 	tx       *sql.Tx
 	key      *secret.Key
 	database Database
-	tree     *tree       // read at first use; the transaction sees no later one
-	unpacked []byte      // the leaf that was unpacked last
+	tree     *tree  // read at first use; the transaction sees no later one
+	unpacked []byte // the leaf that was unpacked last
+	archive  *archive
 	index    *indexCheck // has all leaves; nil: not rebuilt yet
 }
 
@@ -37,9 +38,9 @@ type Database interface {
 }
 
 // NewView returns a View of a read transaction, whose context is ctx. key unseals the data that is
-// kept.
-func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, database Database) *View {
-	return &View{ctx: ctx, tx: tx, key: key, database: database}
+// kept. folder has the segments.
+func NewView(ctx context.Context, tx *sql.Tx, key *secret.Key, database Database, folder string) *View {
+	return &View{ctx: ctx, tx: tx, key: key, database: database, archive: &archive{folder: folder}}
 }
 
 // ReadName returns the record's name and the sealed seed of its key. See Name.
@@ -157,7 +158,7 @@ func (v *View) Leaves(from int64, f func(audit.Leaf) error) error {
 			if err := scan(&r.seq, &r.hashes, &r.leaf, &r.packed); err != nil {
 				return v.translateError(err)
 			}
-			return f(audit.Leaf{Seq: r.seq, Data: v.unpackRow(&r), Hashes: splitHashes(r.hashes)})
+			return f(v.readLeaf(&r))
 		}, from)
 }
 

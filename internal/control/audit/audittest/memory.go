@@ -13,6 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/control/audit/retention"
+	"github.com/biplane-dev/biplane/internal/control/audit/segment"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -241,6 +242,8 @@ func (v memoryView) Checkpoints(f func(string) error) error {
 func (v memoryView) CheckChain() error { return nil }
 
 func (v memoryView) FirstExecution() (string, time.Time, error) { return "", time.Time{}, nil }
+
+func (v memoryView) ListSegments() ([]segment.Stored, error) { return nil, nil }
 
 func (v memoryView) LoadKept(_ int64, digest string) ([]byte, error) {
 	return slices.Clone(v.m.kept[digest].data), nil

@@ -179,8 +179,8 @@ func wireRecord(r *audit.Record) *api.AuditRecord {
 		},
 		Outcome: string(e.Outcome), ErrorKind: string(e.ErrorKind),
 		Arguments: wirePayload(r.Arguments), Result: wirePayload(e.Result), Error: wirePayload(e.Error),
-		Detail:  r.Detail,
-		Problem: r.Problem,
+		Detail:       r.Detail,
+		AuditProblem: api.AuditProblem{Problem: r.Problem, Absent: r.Absent},
 	}
 	switch {
 	case e.Outcome == audit.Unfinished:
@@ -279,7 +279,8 @@ func (l *Ledger) verifyRecord(ctx context.Context, p tool.Principal, outside []s
 	out := &api.AuditReport{
 		OK: r.OK(), Origin: l.log.Origin(), Size: r.Size, Root: r.Root.String(), Records: r.Records,
 		Unfinished:  r.Unfinished,
-		Checkpoints: r.Checkpoints, Covered: r.Covered, Payloads: r.Payloads, Faults: []api.AuditFault{}, More: r.More,
+		Checkpoints: r.Checkpoints, Covered: r.Covered, Payloads: r.Payloads, Segments: r.Segments,
+		Absent: r.Absent, Faults: []api.AuditFault{}, More: r.More,
 	}
 	for _, f := range r.Faults {
 		out.Faults = append(out.Faults, api.AuditFault{What: f.What, Seq: f.Seq, Last: f.Last, Record: f.Record,
@@ -290,10 +291,16 @@ func (l *Ledger) verifyRecord(ctx context.Context, p tool.Principal, outside []s
 	}
 	if !out.OK {
 		first := r.Faults[0]
-		l.cfg.Log.Error("the audit record was changed", "faults", len(r.Faults), "first", first.Msg)
+		kind := tool.Conflict
+		if r.LacksOnlySegments() {
+			kind = tool.NotFound
+			l.cfg.Log.Error("segments of the audit record are missing", "segments", len(r.Faults), "first", first.Msg)
+		} else {
+			l.cfg.Log.Error("the audit record was changed", "faults", len(r.Faults), "first", first.Msg)
+		}
 		// If nothing can be appended, the faults are still reported.
 		_, _ = l.log.Event(ctx, audit.Event{Kind: audit.KindRecord, Principal: p, Outcome: audit.Failed,
-			ErrorKind: tool.Conflict, Detail: map[string]string{
+			ErrorKind: kind, Detail: map[string]string{
 				"action": "verify", "faults": strconv.Itoa(len(r.Faults)), "first": first.What + " at leaf " +
 					strconv.FormatInt(first.Seq, 10),
 			}})
@@ -359,8 +366,9 @@ func (l *Ledger) Export(ctx context.Context, p tool.Principal, w io.Writer, form
 	flaws := 0
 	_, err := export.Write(ctx, w, format, l.aboutExport(), countRecords(l.recordsBetween(ctx, from, to), &flaws))
 	if err == nil && flaws > 0 {
-		err = &audit.FlawError{Msg: fmt.Sprintf("%d of the records were changed after they were recorded (see their "+
-			"problem): run biplane audit verify, and keep a copy of the data folder", flaws)}
+		err = &audit.FlawError{Msg: fmt.Sprintf("%d of the records were changed after they were recorded, or are in "+
+			"missing segments (see their problem): run biplane audit verify, and keep a copy of the data folder",
+			flaws)}
 	}
 	return err
 }

@@ -107,9 +107,7 @@ func (s *Signer) Public() string { return s.keyPair().public }
 
 // SignHead returns a signed checkpoint of h.
 func (s *Signer) SignHead(h Head) (string, error) {
-	text := fmt.Sprintf("%s\n%d\n%s\n", s.Origin(), h.Size, h.Root)
-	msg, err := note.Sign(&note.Note{Text: text}, s.keyPair().signer)
-	return string(msg), err
+	return s.SignText(fmt.Sprintf("%s\n%d\n%s\n", s.Origin(), h.Size, h.Root))
 }
 
 // A Head is the state of the log at one moment.
@@ -174,4 +172,11 @@ func (h Head) CompareWith(sealed *Head, hashes tlog.HashReader) error {
 		return fmt.Errorf("one or more of the leaves 0 to %d were rewritten, together with their hashes", sealed.Size-1)
 	}
 	return fmt.Errorf("biplane did not record the leaves %d to %d", sealed.Size, h.Size-1)
+}
+
+// SignText returns a signed note of text, which must end in a line break. Its first line must tell
+// it from a checkpoint, whose first line is the log's name and whose second one is a number.
+func (s *Signer) SignText(text string) (string, error) {
+	msg, err := note.Sign(&note.Note{Text: text}, s.keyPair().signer)
+	return string(msg), err
 }
