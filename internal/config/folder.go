@@ -38,6 +38,16 @@ func NewFolder(name, path string) *Folder {
 		shown: ShownFolder{ShownSource: ShownSource{Name: name}, Path: path}}
 }
 
+// A FolderOpener creates the upstream of a folder of files with tools.
+type FolderOpener interface {
+	OpenFolder(*Folder) (tool.Caller, error)
+}
+
+// OpenWith implements API.
+func (f *Folder) OpenWith(opener any) (tool.Caller, error) {
+	return openWith(&f.Source, opener, func(o FolderOpener) (tool.Caller, error) { return o.OpenFolder(f) })
+}
+
 // ShowEntry returns the printable form.
 func (f *Folder) ShowEntry() any { return f.shown }
 
@@ -65,6 +75,7 @@ func readFolder(r *reader, s Source, e entry) API {
 		"env":     func(n *node) { f.Env = r.readEnvironment(n, e.what+".env") },
 		"files":   func(n *node) { f.Files = r.readMounts(n, e.what+".files", e.dir) },
 	}
+	acceptCredentials(r, &f.Source, e, known)
 	ok := r.readSource(&f.Source, e, known)
 	switch {
 	case f.Headers != nil:

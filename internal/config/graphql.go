@@ -1,6 +1,10 @@
 package config
 
-import "net/url"
+import (
+	"net/url"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
 
 // A GraphQL is a configured GraphQL endpoint.
 type GraphQL struct {
@@ -17,6 +21,16 @@ type ShownGraphQL struct {
 	URL    string `json:"url"`
 	Schema string `json:"schema,omitempty"`
 	Auth   bool   `json:"auth,omitempty"`
+}
+
+// A GraphQLOpener creates the upstream of a GraphQL endpoint.
+type GraphQLOpener interface {
+	OpenGraphQL(*GraphQL) (tool.Caller, error)
+}
+
+// OpenWith implements API.
+func (g *GraphQL) OpenWith(opener any) (tool.Caller, error) {
+	return openWith(&g.Source, opener, func(o GraphQLOpener) (tool.Caller, error) { return o.OpenGraphQL(g) })
 }
 
 // ShowEntry returns the printable form.

@@ -44,7 +44,7 @@ type field struct {
 }
 
 // named are the top-level keys whose entries have names.
-var named = []string{"mcpServers", "folders", "tools"}
+var named = []string{"mcpServers", "tools"}
 
 // partDigests returns digests of a configuration's parts by name: one of each key, or of each entry
 // of the keys in named and apiKinds. Variables are not expanded.

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // An OpenAPI is a configured HTTP API with an OpenAPI document.
@@ -23,6 +25,16 @@ type ShownOpenAPI struct {
 	Spec   string   `json:"spec"`
 	Server string   `json:"server,omitempty"`
 	Auth   []string `json:"auth,omitempty"` // names of the security schemes
+}
+
+// A OpenAPIOpener creates the upstream of an HTTP API with an OpenAPI document.
+type OpenAPIOpener interface {
+	OpenOpenAPI(*OpenAPI) (tool.Caller, error)
+}
+
+// OpenWith implements API.
+func (a *OpenAPI) OpenWith(opener any) (tool.Caller, error) {
+	return openWith(&a.Source, opener, func(o OpenAPIOpener) (tool.Caller, error) { return o.OpenOpenAPI(a) })
 }
 
 // ShowEntry returns the printable form.

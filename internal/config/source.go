@@ -14,15 +14,21 @@ import (
 )
 
 // apiKinds lists the kinds of upstreams beside MCP servers by their keys in the configuration. To
-// add one, write its file here, and add its row.
+// add one, write its file here and in package daemon, and add its row. No other code names a kind.
 var apiKinds = map[string]func(r *reader, s Source, e entry) API{
 	"folders": readFolder,
 	"graphql": readGraphQL,
 	"openapi": readOpenAPI,
 }
 
+// ListKinds returns the keys of the kinds of upstreams beside MCP servers, sorted.
+func ListKinds() []string { return slices.Sorted(maps.Keys(apiKinds)) }
+
 // An API is a configured upstream that isn't an MCP server.
 type API interface {
+	// OpenWith creates the upstream with a method of an opener, which each kind has. The result is
+	// an upstream.Upstream.
+	OpenWith(opener any) (tool.Caller, error)
 	// GetSource returns what all kinds have in common.
 	GetSource() *Source
 	// ShowEntry returns the printable form, without secrets.
@@ -55,6 +61,15 @@ type Source struct {
 
 func newSource(part, name string) Source {
 	return Source{Part: part, Name: name, shown: ShownSource{Name: name}}
+}
+
+// openWith calls open with the opener, which must be an O.
+func openWith[O any](s *Source, opener any, open func(O) (tool.Caller, error)) (tool.Caller, error) {
+	o, ok := opener.(O)
+	if !ok {
+		return nil, tool.Errorf(tool.Internal, "%s.%s: this process can't open upstreams of this kind", s.Part, s.Name)
+	}
+	return open(o)
 }
 
 // GetSource returns s.
@@ -116,7 +131,7 @@ func (r *reader) readAPIs(n *node, part, dir string) (out []API) {
 			a.GetSource().Secrets = secrets
 			if a.GetSource().Personal && len(secrets) == 0 {
 				r.addProblem(k, "%s.%s has credentials: person, but refers to no secrets: write ${secret:NAME} in its "+
-					"auth or headers", part, name)
+					"auth, headers or env", part, name)
 			}
 			out = append(out, a)
 		}

@@ -328,7 +328,18 @@ func (d *Daemon) updateTools() {
 
 func (d *Daemon) updateOffers() { d.servers.mcp.NotifyOffers() }
 
-func (d *Daemon) updateResource(upstream, uri string) { d.servers.mcp.NotifyResource(upstream, uri) }
+func (d *Daemon) updateResource(upstream, uri, owner string) {
+	d.servers.mcp.NotifyResource(upstream, uri, owner)
+}
+
+func (d *Daemon) announceLists(tools, offers bool) {
+	if tools {
+		d.servers.mcp.NotifyTools()
+	}
+	if offers {
+		d.servers.mcp.NotifyOffers()
+	}
+}
 
 // ServeConnection implements httpapi.Stdio.
 func (d *Daemon) ServeConnection(ctx context.Context, c httpapi.StdioClient, rw io.ReadWriteCloser) error {

@@ -23,16 +23,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/upstream"
 	"github.com/biplane-dev/biplane/internal/upstream/folder"
 )
 
-// openFolder returns the upstream of a folder of files with tools.
-func openFolder(c *config.Folder, u *upstreams, changed func()) (upstream.Upstream, error) {
-	u.mask.AddSecrets(c.Env)
-	u.functions.wanted = true
-	return folder.New(folder.Config{Name: c.Name, Path: c.Path, OnChange: changed, Log: u.log,
-		Loader: newFolderLoader(u.functions, c, u.mask)})
+// OpenFolder implements config.FolderOpener. With credentials: person, the files are described
+// without the values of secrets, because all principals see the same descriptions.
+func (o opener) OpenFolder(c *config.Folder) (tool.Caller, error) {
+	l := newFolderLoader(o.functions, c, o.mask)
+	if plain, ok := o.plain.(*config.Folder); ok && c.Personal {
+		l.may.LoadEnv = plain.Env
+	} else {
+		o.mask.AddSecrets(c.Env)
+	}
+	return folder.New(folder.Config{Name: c.Name, Path: c.Path, OnChange: folder.Notify(o.changed), Log: o.log,
+		Loader: l})
 }
 
 // A folderLoader loads the files of one folder with the permissions that the configuration grants.
@@ -44,7 +48,7 @@ type folderLoader struct {
 
 func newFolderLoader(h *functions, c *config.Folder, m *mask.Masker) *folderLoader {
 	return &folderLoader{host: h, mask: m, may: function.Permission{Grantor: "folders." + c.Name, Tier: c.Tier,
-		Hosts: c.Network, Env: c.Env, Files: &mounts{paths: c.Files}, Timeout: c.Timeout}}
+		Hosts: c.Network, Env: c.Env, LoadEnv: c.Env, Files: &mounts{paths: c.Files}, Timeout: c.Timeout}}
 }
 
 // AcceptsName reports whether a file can have tools.
@@ -197,6 +201,13 @@ type functions struct {
 	function.Host
 	wanted    bool                 // there is a folder
 	executors []*executor.Executor // of the Host
+}
+
+func newFunctions(s *config.Config) *functions {
+	return &functions{wanted: slices.ContainsFunc(s.APIs, func(a config.API) bool {
+		f, ok := a.(*config.Folder)
+		return ok && !f.Disabled
+	})}
 }
 
 // functionTime is how long a function may run in all.

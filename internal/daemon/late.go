@@ -110,6 +110,14 @@ func (l *lateUpstream) WatchResource(uri string) {
 	}
 }
 
+// ResumeResource implements upstream.Watcher.
+func (l *lateUpstream) ResumeResource(uri string) {
+	state, _ := l.currentState()
+	if w, ok := state.inner.(upstream.Watcher); ok {
+		w.ResumeResource(uri)
+	}
+}
+
 // UnwatchResource implements upstream.Watcher.
 func (l *lateUpstream) UnwatchResource(uri string) {
 	state, _ := l.currentState()

@@ -2,19 +2,20 @@ package daemon
 
 import (
 	"github.com/biplane-dev/biplane/internal/config"
-	"github.com/biplane-dev/biplane/internal/upstream"
+	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/openapi"
+	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
-// openOpenAPI returns the upstream of an HTTP API with an OpenAPI document.
-func openOpenAPI(c *config.OpenAPI, u *upstreams, changed func()) (upstream.Upstream, error) {
+// OpenOpenAPI implements config.OpenAPIOpener.
+func (o opener) OpenOpenAPI(c *config.OpenAPI) (tool.Caller, error) {
 	auth := map[string]openapi.Credential{}
 	for name, a := range c.Auth {
 		auth[name] = openapi.Credential(a)
 	}
 	return openapi.New(openapi.Config{
 		Name: c.Name, Spec: c.Spec, Server: c.Server, Variables: c.Variables, Headers: c.Headers, Auth: auth,
-		Timeout: c.Timeout, Version: u.version, OnChange: changed, Log: u.log, Mask: u.mask,
+		Timeout: c.Timeout, Version: o.version, OnChange: web.Notify(o.changed), Log: o.log, Mask: o.mask,
 		Masked: c.Personal, // by secrets, as long as they are in use
 	})
 }

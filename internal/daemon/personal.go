@@ -38,7 +38,8 @@ func newInstancePool(size int64) *instancePool {
 
 // An ownOpening creates the connection of one principal to an upstream. auth is nil without
 // sign-in.
-type ownOpening func(auth *oauth.Client, secrets map[string]string, changed func()) (upstream.Upstream, error)
+type ownOpening func(owner string, auth *oauth.Client, secrets map[string]string, changed func()) (upstream.Upstream,
+	error)
 
 // A personalUpstream is an upstream that each principal uses with their own secrets or sign-in. It
 // has an instance for each of them, which is created for a call, and stopped when it is idle, a
@@ -61,7 +62,8 @@ type personalUpstream struct {
 	// guarded by pool.mu
 	ctx       context.Context // of Run; nil before
 	instances map[string]*instance
-	lister    *instance // whose tools are listed
+	watches   map[string]map[string]*ownWatch // by principal and URI
+	lister    *instance                       // whose tools are listed
 	listed    []*tool.Tool
 	offers    *tool.Offers // of lister
 	snap      upstream.Snapshot
@@ -93,7 +95,7 @@ func newPersonalUpstream(name string, u *upstreams, names []string, signIns *own
 	}
 	p := &personalUpstream{name: name, secrets: u.secrets, names: names, signIns: signIns, open: open,
 		changed: changed, keep: keep, pool: u.pool, log: u.log.With("upstream", name),
-		instances: map[string]*instance{}}
+		instances: map[string]*instance{}, watches: map[string]map[string]*ownWatch{}}
 	p.snap.Health = tool.Health{State: tool.NeedsSignIn,
 		Reason: "each principal signs in"}
 	if signIns == nil {
@@ -190,16 +192,6 @@ func (pool *instancePool) cutInstance(i *instance) {
 		i.expires.Stop()
 	}
 	i.stop()
-}
-
-// Call implements upstream.Upstream. It uses the credentials of the call's principal alone.
-func (p *personalUpstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-	i, release, err := p.useInstance(ctx, c.Principal.ID)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	return i.up.Call(ctx, c)
 }
 
 // useInstance returns the instance of a principal, and creates it if there is none. The caller must
@@ -336,7 +328,7 @@ func (p *personalUpstream) createInstance(owner string, values map[string]string
 			return nil, tool.NotSent(err)
 		}
 	}
-	up, err := p.open(auth, values, func() { p.updateList(i) })
+	up, err := p.open(owner, auth, values, func() { p.updateList(i) })
 	if err != nil {
 		release()
 		return nil, newUnsent(tool.AsError(err).Kind, "upstream %s for %s: %s", p.name, owner,
@@ -346,6 +338,7 @@ func (p *personalUpstream) createInstance(owner string, values map[string]string
 	p.instances[owner] = i
 	ctx, stop := context.WithCancel(p.ctx)
 	i.stop = stop
+	p.continueWatches(owner)
 	p.log.Info("started for a principal", "principal", owner)
 	p.running.Go(func() {
 		defer stop()
@@ -381,10 +374,20 @@ func (p *personalUpstream) releaseInstance(i *instance) {
 		return
 	}
 	p.pool.idle = append(p.pool.idle, i)
+	if len(p.watches[i.owner]) == 0 {
+		p.expireLater(i)
+	}
+}
+
+// expireLater stops an instance after a while, unless it is used. The caller holds pool.mu.
+func (p *personalUpstream) expireLater(i *instance) {
+	if i.expires != nil {
+		i.expires.Stop()
+	}
 	i.expires = time.AfterFunc(p.keep, func() {
 		p.pool.mu.Lock()
 		defer p.pool.mu.Unlock()
-		if i.calls == 0 {
+		if i.calls == 0 && len(p.watches[i.owner]) == 0 {
 			p.pool.cutInstance(i)
 		}
 	})
@@ -443,13 +446,12 @@ func markPersonal(tools []*tool.Tool) []*tool.Tool {
 }
 
 // shareOffers returns what principals may see of the offers of another one: templates and prompts,
-// which are definitions like those of tools, but no resources. Subscriptions are not available.
+// which are definitions like those of tools, but no resources.
 func shareOffers(o *tool.Offers) *tool.Offers {
 	if o == nil {
 		return nil
 	}
-	tools := slices.DeleteFunc(slices.Clone(o.Tools), func(t *tool.Tool) bool { return t.Method == tool.Subscribe })
-	return &tool.Offers{Upstream: o.Upstream, Templates: o.Templates, Prompts: o.Prompts, Tools: markPersonal(tools)}
+	return &tool.Offers{Upstream: o.Upstream, Templates: o.Templates, Prompts: o.Prompts, Tools: markPersonal(o.Tools)}
 }
 
 // ListResources returns the resources that the upstream lists for a principal; none if they aren't

@@ -86,7 +86,7 @@ func newScene(t *testing.T, size int64, keep time.Duration) *scene {
 	u := &upstreams{log: slog.New(slog.DiscardHandler), pool: newInstancePool(size),
 		secrets: newSecrets(config.Default(), st.OpenSecrets(key), mask.New(), noRecord{})}
 	s.personalUpstream = newPersonalUpstream("fake", u, []string{"KEY"}, nil, keep,
-		func(_ *oauth.Client, values map[string]string, changed func()) (upstream.Upstream, error) {
+		func(_ string, _ *oauth.Client, values map[string]string, changed func()) (upstream.Upstream, error) {
 			s.started.Add(1)
 			return &fakeInstance{s: s, value: values["KEY"], tools: []*tool.Tool{{Upstream: "fake", Name: "x"}},
 				note: changed}, nil

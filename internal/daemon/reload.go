@@ -19,9 +19,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// reloadable lists the parts of the configuration that come into force without a restart.
-var reloadable = []string{"$schema", "mcpServers", "openapi", "graphql", "folders", "policy", "tools", "definitions",
-	"limits", "start_wait"}
+// reloadable lists the parts of the configuration that come into force without a restart, beside
+// those with upstreams.
+var reloadable = []string{"$schema", "mcpServers", "policy", "tools", "definitions", "limits", "start_wait"}
 
 // lookTime is the interval between looks at the files of the configuration and its policies.
 const lookTime = time.Second
@@ -146,11 +146,9 @@ func (r *reloader) reloadSettings(ctx context.Context) {
 // prepareSources creates the upstreams of a configuration that are new or have changed.
 func (r *reloader) prepareSources(fresh *config.Config) (*sourceBuilder, error) {
 	addSecrets(r.d.mask, fresh) // earlier than any use of them
-	b := &sourceBuilder{upstreams: r.d.upstreams}
-	for _, add := range kinds {
-		if err := add(fresh, b); err != nil {
-			return nil, err
-		}
+	b, err := r.d.upstreams.createSources(fresh)
+	if err != nil {
+		return nil, err
 	}
 	if !r.runsFolders() {
 		b.sources = slices.DeleteFunc(b.sources, isFolder)
@@ -205,7 +203,7 @@ func (r *reloader) listRestart(fresh *config.Config) []string {
 			}
 		}
 	}
-	for _, part := range reloadable {
+	for _, part := range append(config.ListKinds(), reloadable...) {
 		delete(found, part)
 	}
 	if !r.runsFolders() && slices.ContainsFunc(fresh.APIs, func(a config.API) bool {

@@ -37,41 +37,40 @@ type source struct {
 	review screened // guarded by seen.mu, unless stated otherwise
 }
 
-// An adding adds the configured upstreams of one kind.
-type adding func(s *config.Config, b *sourceBuilder) error
-
-// kinds lists the kinds of upstreams, one per line.
-var kinds = []adding{
-	addServers,
-	addAPIs(openOpenAPI),
-	addAPIs(openFolder),
-	addAPIs(openGraphQL),
+// An opener creates the upstreams of a configuration. The file of each kind has a method for it.
+type opener struct {
+	*upstreams
+	plain   config.API // the upstream's entry, without the values of its secrets
+	changed notice     // called when the upstream has changed
 }
 
-// An openAPI creates the upstream of an entry that is configured as C.
-type openAPI[C config.API] func(c C, u *upstreams, changed func()) (upstream.Upstream, error)
-
-// addAPIs returns an adding for the upstreams that are configured as C.
-func addAPIs[C config.API](open openAPI[C]) adding {
-	return func(s *config.Config, u *sourceBuilder) error {
-		for _, a := range s.APIs {
-			c, ok := a.(C)
-			if !ok || a.GetSource().Disabled || u.reuseSource(a.GetSource().Name, a) {
-				continue
-			}
-			if err := addAPI(s, u, c, open); err != nil {
-				return err
-			}
-		}
-		return nil
+// open creates an upstream that isn't an MCP server.
+func (o opener) open(a config.API) (upstream.Upstream, error) {
+	c, err := a.OpenWith(o)
+	if err != nil {
+		return nil, err
 	}
+	return c.(upstream.Upstream), nil
+}
+
+// addAPIs adds the upstreams that aren't MCP servers.
+func addAPIs(s *config.Config, u *sourceBuilder) error {
+	for _, a := range s.APIs {
+		if a.GetSource().Disabled || u.reuseSource(a.GetSource().Name, a) {
+			continue
+		}
+		if err := addAPI(s, u, a); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addAPI adds one upstream.
-func addAPI[C config.API](s *config.Config, u *sourceBuilder, c C, open openAPI[C]) error {
-	base := c.GetSource()
+func addAPI(s *config.Config, u *sourceBuilder, a config.API) error {
+	base := a.GetSource()
 	read := func(secrets map[string]string, running bool) (config.API, error) {
-		full := config.API(c)
+		full := a
 		if len(secrets) > 0 {
 			var err error
 			if full, err = s.ReadAPI(base.Part, base.Name, secrets); err != nil {
@@ -85,26 +84,26 @@ func addAPI[C config.API](s *config.Config, u *sourceBuilder, c C, open openAPI[
 		if err != nil {
 			return nil, err
 		}
-		return open(full.(C), u.upstreams, changed)
+		return opener{u.upstreams, a, changed}.open(full)
 	}
 	check := func(secrets map[string]string) error {
 		_, err := read(secrets, true)
 		return err
 	}
 	how := "not at all: the configuration has neither auth nor headers for it"
-	names := c.ListCredentials()
+	names := a.ListCredentials()
 	switch {
 	case base.Personal:
 		how = describePersonal(base.Secrets)
 	case len(names) > 0:
 		how = "with the auth and headers of the configuration: " + strings.Join(names, ", ")
 	}
-	src := &source{kind: base.Part, target: c.ShowTarget(), how: how, narrow: base.Narrow, entry: c}
+	src := &source{kind: base.Part, target: a.ShowTarget(), how: how, narrow: base.Narrow, entry: a}
 	if !base.Personal {
 		return u.addSource(src, base.Name, base.Secrets, opens, check)
 	}
 	p := newPersonalUpstream(base.Name, u.upstreams, base.Secrets, nil, base.Idle,
-		func(_ *oauth.Client, secrets map[string]string, changed func()) (upstream.Upstream, error) {
+		func(_ string, _ *oauth.Client, secrets map[string]string, changed func()) (upstream.Upstream, error) {
 			return opens(secrets, changed)
 		}, func() { u.update(src) })
 	p.check = u.approved.guardCheck(check)
@@ -159,7 +158,7 @@ func addServers(s *config.Config, u *sourceBuilder) error {
 				if auth != nil {
 					src.auth.Store(auth)
 				}
-				return u.openServer(full, auth, "", changed)
+				return u.openServer(full, "", auth, "", changed)
 			}, check)
 		if err != nil {
 			return err
@@ -178,21 +177,23 @@ func (u *sourceBuilder) addPersonal(src *source, c *config.Server,
 		own = &ownSignIns{upstreams: u.upstreams, server: c, clients: map[string]*usedClient{}}
 		advice = "sign in again: `biplane connect " + c.Name + "`"
 	}
-	open := func(auth *oauth.Client, secrets map[string]string, changed func()) (upstream.Upstream, error) {
+	open := func(owner string, auth *oauth.Client, secrets map[string]string,
+		changed func()) (upstream.Upstream, error) {
 		full, err := read(secrets, false)
 		if err != nil {
 			return nil, err
 		}
-		return u.openServer(full, auth, advice, changed)
+		return u.openServer(full, owner, auth, advice, changed)
 	}
 	p := newPersonalUpstream(c.Name, u.upstreams, c.Secrets, own, c.Idle, open, func() { u.update(src) })
 	p.check, p.offered = u.approved.guardCheck(check), u.observer.updateOffers
 	u.addUpstream(src, p)
 }
 
-// openServer returns the upstream of an MCP server. auth is nil without sign-in. advice is for
-// users whose credentials the server refuses; empty: the usual one.
-func (u *upstreams) openServer(c *config.Server, auth *oauth.Client, advice string,
+// openServer returns the upstream of an MCP server. owner is the principal who uses it alone, or
+// empty. auth is nil without sign-in. advice is for users whose credentials the server refuses;
+// empty: the usual one.
+func (u *upstreams) openServer(c *config.Server, owner string, auth *oauth.Client, advice string,
 	changed func()) (upstream.Upstream, error) {
 	kind := c.Type
 	if kind == "http" {
@@ -204,7 +205,7 @@ func (u *upstreams) openServer(c *config.Server, auth *oauth.Client, advice stri
 		Name: c.Name, Type: kind, Command: c.Command, Args: c.Args, Env: c.Env,
 		Environ: c.Environ, Dir: c.Dir,
 		URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
-		Updates: resourceObserver{u.observer, c.Name}, Questions: u.direct,
+		Updates: resourceObserver{u.observer, c.Name, owner}, Questions: u.direct,
 		OnChange: changed, Log: u.log, Mask: u.mask,
 		Client: mcp.Implementation{Name: "biplane", Version: u.version, Revision: c.Revision},
 		Masked: c.Personal, // by secrets, as long as they are in use: there may be many
@@ -233,7 +234,8 @@ func (u *upstreams) newSignIn(c *config.Server, owner string) (*oauth.Client, er
 type toolObserver interface {
 	updateTools()  // tools were added or removed
 	updateOffers() // resources, templates or prompts were
-	updateResource(upstream, uri string)
+	updateResource(upstream, uri, owner string)
+	announceLists(tools, offers bool)  // a server announced changes that are none
 	noteHealth(upstream, state string) // the state of an upstream may have changed
 }
 
@@ -289,37 +291,38 @@ func newUpstreams(s *config.Config, tokens *store.Tokens, known *secrets, approv
 		wait: s.StartWait, direct: servesDirect(s), pool: newInstancePool(maxInstances),
 		settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
-		lastOffers: map[string]*tool.Offers{}, functions: &functions{},
+		lastOffers: map[string]*tool.Offers{}, functions: newFunctions(s),
 	}
 	u.signIns = signIns{signin.New(u, r)}
 	var err error
 	if u.pins, err = newDefinitions(s, h.events, log); err != nil {
 		return nil, err
 	}
-	all, err := u.createSources(s)
+	b, err := u.createSources(s)
 	if err != nil {
 		return nil, err
 	}
-	u.sources.Store(&all)
-	for _, src := range all {
+	u.sources.Store(&b.sources)
+	for _, src := range b.sources {
 		u.connects[src.up.Name()] = make(chan struct{})
 		u.showSource(src, nil)
 	}
-	if len(all) == 0 {
+	if len(b.sources) == 0 {
 		close(u.settled)
 	}
 	return u, nil
 }
 
 // createSources creates the configured upstreams, without starting them.
-func (u *upstreams) createSources(s *config.Config) ([]*source, error) {
+func (u *upstreams) createSources(s *config.Config) (*sourceBuilder, error) {
 	b := &sourceBuilder{upstreams: u}
-	for _, add := range kinds {
-		if err := add(s, b); err != nil {
-			return nil, err
-		}
+	if err := addServers(s, b); err != nil {
+		return nil, err
 	}
-	return b.sources, nil
+	if err := addAPIs(s, b); err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // A sourceBuilder creates the sources of a configuration. It keeps those in use that are
@@ -470,30 +473,44 @@ func (u *upstreams) update(s *source) {
 	}
 }
 
-// A resourceObserver passes on which resources of an upstream were updated.
+// A resourceObserver passes on which resources of an upstream were updated, and what it announces.
 type resourceObserver struct {
 	to       toolObserver
 	upstream string
+	owner    string // the only principal to notify; empty: all
 }
 
 // OnUpdate implements mcp.UpdateObserver.
-func (o resourceObserver) OnUpdate(uri string) { o.to.updateResource(o.upstream, uri) }
+func (o resourceObserver) OnUpdate(uri string) { o.to.updateResource(o.upstream, uri, o.owner) }
+
+// OnAnnouncement implements mcp.UpdateObserver. Clients are told what the server announces.
+func (o resourceObserver) OnAnnouncement(tools, offers bool) { o.to.announceLists(tools, offers) }
 
 // WatchResource implements mcpserver.Resources.
-func (u *upstreams) WatchResource(name, uri string) {
-	if s := u.source(name); s != nil {
-		if w, ok := s.up.(upstream.Watcher); ok {
-			w.WatchResource(uri)
-		}
+func (u *upstreams) WatchResource(name, uri, principal string) {
+	s := u.source(name)
+	if s == nil {
+		return
+	}
+	switch w := s.up.(type) {
+	case *personalUpstream:
+		w.WatchFor(principal, uri)
+	case upstream.Watcher:
+		w.WatchResource(uri)
 	}
 }
 
 // UnwatchResource implements mcpserver.Resources.
-func (u *upstreams) UnwatchResource(name, uri string) {
-	if s := u.source(name); s != nil {
-		if w, ok := s.up.(upstream.Watcher); ok {
-			w.UnwatchResource(uri)
-		}
+func (u *upstreams) UnwatchResource(name, uri, principal string) {
+	s := u.source(name)
+	if s == nil {
+		return
+	}
+	switch w := s.up.(type) {
+	case *personalUpstream:
+		w.UnwatchFor(principal, uri)
+	case upstream.Watcher:
+		w.UnwatchResource(uri)
 	}
 }
 

@@ -32,6 +32,9 @@ type Watcher interface {
 	WatchResource(uri string)
 	// UnwatchResource undoes WatchResource. When the last watcher is gone, the subscription ends.
 	UnwatchResource(uri string)
+	// ResumeResource subscribes to a resource that has a watcher without a call. It is for a
+	// subscription that a call of another connection with the same credentials has begun.
+	ResumeResource(uri string)
 }
 
 // A Snapshot is the state of an upstream at one moment.

@@ -38,9 +38,10 @@ type Host struct {
 type Permission struct {
 	Grantor string // for the record: "folders.local"
 	Tier    tool.Tier
-	Hosts   []string // network hosts, in lower case
-	Env     map[string]string
-	Files   Files // what they see as ./workspace; nil: nothing
+	Hosts   []string          // network hosts, in lower case
+	Env     map[string]string // of calls
+	LoadEnv map[string]string // of the top-level code that describes the files
+	Files   Files             // what they see as ./workspace; nil: nothing
 	Timeout time.Duration
 }
 
@@ -84,7 +85,7 @@ func (h *Host) LoadFile(ctx context.Context, folder fs.FS, name string, may *Per
 		return nil, err
 	}
 	loading := &tool.Call{Principal: tool.Principal{ID: may.Grantor, Name: may.Grantor}}
-	r, err := h.Loader.RunFunction(ctx, loading, &execution.Function{Program: f.Description(may.Env),
+	r, err := h.Loader.RunFunction(ctx, loading, &execution.Function{Program: f.Description(may.LoadEnv),
 		Language: f.Language, Serving: tool.Serving{Tools: []string{may.Grantor}, Grantor: may.Grantor}, Tier: may.Tier,
 		Timeout: loadTime, Files: files})
 	switch {

@@ -45,7 +45,16 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 				return s.handleSkills(ctx, method, req)
 			}
 		case *mcp.ServerRequest[*taskRequest]:
-			return s.handleTask(ctx, method, r)
+			if r.Params == nil { // the SDK would panic
+				r.Params = &taskRequest{}
+			}
+			return taskRequests{s}.handleTask(ctx, method, r)
+		case *mcp.ServerRequest[*mcp.InitializeParams]:
+			res, err := next(ctx, method, req)
+			if err != nil {
+				return nil, err
+			}
+			return declareTasks(res)
 		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
 			if !clientOf(ctx).setLogLevel(string(r.Params.Level)) {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
@@ -110,11 +119,18 @@ func addMeta(raw json.RawMessage, ms []member, key string, value []byte) json.Ra
 func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
 	who := s.principalOf(ctx, req.ClientInfo())
 	able := encodeCapabilities(req.ClientCapabilities())
-	if !isModern(req.ProtocolVersion()) {
+	ttl, isTask, err := readTask(req, s.cfg.Limits.TaskKept)
+	switch {
+	case err != nil:
+		return nil, err
+	case isTask:
+		return taskRequests{s}.createTask(ctx, req, &talk{principal: who.ID, who: who, capabilities: able}, ttl)
+	case !isModern(req.ProtocolVersion()):
 		return s.makeCall(ctx, req, who, &sessionAsker{req.Session, able})
 	}
-	t := &talk{principal: who.ID, who: who, capabilities: able, tasks: declaresTasks(req.ClientCapabilities()),
-		digest: tool.CallDigest("tools/call "+req.Params.Name, argumentsOf(ctx, req))}
+	t := &talk{principal: who.ID, who: who, capabilities: able,
+		becoming: becoming{tasks: declaresTasks(req.ClientCapabilities())},
+		digest:   tool.CallDigest("tools/call "+req.Params.Name, argumentsOf(ctx, req))}
 	f := followUp{req.Params.RequestState, req.Params.InputResponses}
 	return s.relayCall(ctx, t, f, func(ctx context.Context, a asker) (mcp.Result, error) {
 		return s.makeCall(ctx, req, who, a)
@@ -154,11 +170,11 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 	if c.Path = req.Params.Name; known != nil {
 		c.Path = known.Path()
 	}
-	notify := newNotifier(ctx, req.Session, req.Params.GetMeta(), isModern(req.ProtocolVersion()))
+	t, _ := a.(*talk)
+	notify := newCallNotifier(ctx, s.ctx, req, t)
 	o := s.observeCall(from, notify, a, c)
 	o.alone = isModern(req.ProtocolVersion()) && !declaresTasks(req.ClientCapabilities())
 	c.Observer = o
-	t, _ := a.(*talk)
 	res, ask, err := s.completeCall(ctx, req, c, notify, t)
 	notify.close()
 	if ask != nil {
@@ -182,6 +198,17 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 		return s.answerFailure(req, tool.Errorf(tool.Unavailable, "tool %s returned an invalid result", c.Path))
 	}
 	return &callResult{raw: res.Raw, modern: isModern(req.ProtocolVersion())}, nil
+}
+
+// newCallNotifier returns the notifier of a call. That of a task of 2025-11-25 outlives the
+// request: its notifications are sent outside of the request's stream, until life ends.
+func newCallNotifier(ctx, life context.Context, req *mcp.CallToolRequest, t *talk) *notifier {
+	if t == nil || !t.certain {
+		return newNotifier(ctx, req.Session, req.Params.GetMeta(), isModern(req.ProtocolVersion()))
+	}
+	n := newNotifier(context.WithValue(life, clientKey{}, clientOf(ctx)), req.Session, req.Params.GetMeta(), false)
+	n.about = t
+	return n
 }
 
 // observeCall returns the observer of a call.

@@ -195,9 +195,15 @@ type httpPeer struct {
 
 func startHTTP(t testing.TB, s *mcpserver.Server, version string) *httpPeer {
 	t.Helper()
+	return dial(t, startServer(t, s), version)
+}
+
+// startServer serves HTTP until the test ends, and returns the URL.
+func startServer(t testing.TB, s *mcpserver.Server) string {
+	t.Helper()
 	srv := httptest.NewServer(s.Handler())
 	t.Cleanup(func() { s.Close(); srv.Close() })
-	return dial(t, srv.URL, version)
+	return srv.URL
 }
 
 // dial connects another client to a running server.

@@ -148,7 +148,7 @@ func (h *handler) servePost(w *writer, r *http.Request, p tool.Principal, gone f
 		h.srv.endpoints.endpointOf(p).overStateless.ServeHTTP(w, withoutArguments(r, body, e))
 		return false
 	}
-	r = withBody(r, body)
+	r = withBody(r, moveInBody(body, e))
 	if e.id != nil && e.method != "" && !slices.Contains(legacyMethods, e.method) {
 		// The SDK would answer with a bare status, which clients interpret as a broken transport.
 		refuseRequest(w, http.StatusOK, e.id, jsonrpc.CodeMethodNotFound, "method not found: "+e.method)
@@ -184,7 +184,7 @@ type argumentsKey struct{}
 // a float64 can't represent.
 func withoutArguments(r *http.Request, body []byte, e envelope) *http.Request {
 	if e.method != "tools/call" || len(e.args) == 0 || e.args[0] != '{' {
-		return withBody(r, body)
+		return withBody(r, moveInBody(body, e))
 	}
 	r = r.WithContext(context.WithValue(r.Context(), argumentsKey{}, e.args))
 	return withBody(r, slices.Concat(body[:e.argsAt[0]], []byte("{}"), body[e.argsAt[1]:]))
@@ -203,6 +203,7 @@ var legacyMethods = []string{
 	"prompts/get",
 	"resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
 	listSkills, getSkill, readDirectory,
+	getTask, getResult, listTasks, cancelTask,
 }
 
 // inSession answers a message of a revision with sessions. It reports whether the message opened
@@ -380,8 +381,13 @@ func (w *writer) WriteHeader(status int) {
 func (w *writer) Write(b []byte) (int, error) {
 	w.begin()
 	_, data, _ := bytes.Cut(b, []byte("data: "))
-	w.answered = w.answer != nil && bytes.HasPrefix(data, w.answer)
-	return w.ResponseWriter.Write(b)
+	if w.answered = w.answer != nil && bytes.HasPrefix(data, w.answer); w.answered {
+		return w.ResponseWriter.Write(b)
+	}
+	if _, err := w.ResponseWriter.Write(restoreEvent(b)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // FlushError sends buffered data to the client, but for the answer, after which the response ends.

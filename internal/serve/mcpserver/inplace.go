@@ -46,9 +46,10 @@ type formCall struct {
 }
 
 // inPlace makes a call, and asks its client to decide what waits for people. It returns the result,
-// or the form that the client must answer in the next call.
-func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call,
-	notify *notifier) (*tool.Result, *form.Form, error) {
+// or the form that the client must answer in the next call. If relayed is set, the caller shows the
+// form itself.
+func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call, notify *notifier,
+	relayed bool) (*tool.Result, *form.Form, error) {
 	sent := req.Params.RequestState
 	if s.cfg.Desk == nil || !showsForms(req) {
 		if sent != "" { // continuing would make the call a second time
@@ -59,7 +60,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 		return res, nil, err
 	}
 	a := &formCall{
-		s: s, req: req, notify: notify, modern: isModern(req.ProtocolVersion()), began: time.Now(),
+		s: s, req: req, notify: notify, modern: relayed || isModern(req.ProtocolVersion()), began: time.Now(),
 		call: form.Call{Principal: c.Principal, Tool: c.Path, Arguments: c.Arguments},
 	}
 	id := s.resumedExecution(c)

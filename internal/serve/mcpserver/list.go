@@ -66,6 +66,11 @@ func (s *Server) listTools(ctx context.Context, req *mcp.ListToolsRequest) (mcp.
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
 			Message: "unknown cursor: list the tools from the start"}
 	}
+	if req.ProtocolVersion() == taskRevision {
+		for i, def := range res.items {
+			res.items[i] = offerTask(def)
+		}
+	}
 	return res, nil
 }
 

@@ -142,6 +142,9 @@ func TestLosslessDefinitions(t *testing.T) {
 				`"inputSchema":{"type":"object","x":`+jsonText(rt, 2)+`}`)
 			res, _ := p.call(t, "tools/list", "")
 			got := strings.Trim(string(fieldOf(t, res, "result", "tools")), "[]")
+			if version == "2025-11-25" {
+				got = withoutTasks(got)
+			}
 			want := compact(t, []byte(strings.Replace(raw, `"name" : "a"`, `"name" : "up_<a>"`, 1)))
 			if got = "{" + strings.Trim(got, "{}") + "}"; got != "{"+strings.Trim(want, "{}")+"}" {
 				rt.Fatalf("definition:\nwant %s\ngot  %s", want, got)

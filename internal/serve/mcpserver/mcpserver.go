@@ -9,9 +9,10 @@
 //
 // Payloads are passed through unchanged. Arguments reach the gateway byte for byte. Results and
 // definitions of upstream tools are written from their Raw form. This preserves integers over 2^53,
-// unknown fields, unknown kinds of content and the order of keys. Two things change. White space
+// unknown fields, unknown kinds of content and the order of keys. Three things change. White space
 // between JSON tokens is removed (a message is one line). Missing members that the revision
-// requires of every server (resultType, serverInfo in _meta) are added in front.
+// requires of every server (resultType, serverInfo in _meta) are added in front. Definitions for
+// clients of 2025-11-25 say that calls may be tasks (execution).
 package mcpserver
 
 //lint:file-ignore SA1019 clients of earlier revisions still ask for logs
@@ -80,11 +81,11 @@ func (noTools) DescribeTools(context.Context, tool.Principal) string { return ""
 
 // Resources watches resources of upstreams. Its methods don't block.
 type Resources interface {
-	// WatchResource announces that a client subscribes to a resource. Updates are then passed to
-	// NotifyResource, once the call of "resources.subscribe" has succeeded.
-	WatchResource(upstream, uri string)
+	// WatchResource announces that a client of a principal subscribes to a resource. Updates are
+	// then passed to NotifyResource, once the call of "resources.subscribe" has succeeded.
+	WatchResource(upstream, uri, principal string)
 	// UnwatchResource undoes WatchResource.
-	UnwatchResource(upstream, uri string)
+	UnwatchResource(upstream, uri, principal string)
 }
 
 // A Filter decides which of Biplane's own tools are listed.
@@ -146,8 +147,9 @@ type Limits struct {
 	SessionIdle time.Duration // idle time after which a session is closed; default 30 min
 	// Subscriptions to updates of resources; default 1,000
 	Subscriptions int
-	Tasks         int           // calls that became tasks, kept for up to an hour after their end; default 1,000
+	Tasks         int           // calls that became tasks; default 1,000
 	TaskAfter     time.Duration // time after which a call becomes a task; default 10 s
+	TaskKept      time.Duration // how long a task is kept after its end; default 1 h
 	Drain         time.Duration // how long stdio waits for answers after the end of its input; default 10 s
 	// how soon a call is answered whose client was asked for a decision, unless the client receives
 	// progress; default 50 s
@@ -242,6 +244,7 @@ func (c *Config) setDefaults() {
 	setDefault(&l.Subscriptions, 1000)
 	setDefault(&l.Tasks, 1000)
 	setDefault(&l.TaskAfter, 10*time.Second)
+	setDefault(&l.TaskKept, taskKept)
 	setDefault(&l.SessionIdle, 30*time.Minute)
 	setDefault(&l.Drain, 10*time.Second)
 	setDefault(&l.Answer, 50*time.Second)
@@ -285,11 +288,11 @@ func (s *Server) newSDK(e Endpoint) *mcp.Server {
 			},
 		})
 	addSkillMethods(srv)
-	for _, method := range taskMethods {
+	for _, method := range append(taskMethods, getResult, listTasks) {
 		addMethod[*taskRequest](srv, method)
 	}
-	srv.AddReceivingMiddleware(s.handleTools, s.markSubscriptions)
-	srv.AddSendingMiddleware(unmarkSubscriptions)
+	srv.AddReceivingMiddleware(s.handleTools, s.markSubscriptions, taskNotices{s}.listenToTasks)
+	srv.AddSendingMiddleware(unmarkSubscriptions, taskNotices{s}.sendNotices)
 	return srv
 }
 

@@ -26,6 +26,7 @@ type notifier struct {
 	stop  chan struct{} // closed when the call is over
 	done  chan struct{} // closed when the last notification is written
 	last  float64       // last reported progress
+	about *talk         // the task to which its notifications are related; nil: none
 	over  sync.Once
 }
 
@@ -98,14 +99,15 @@ func (n *notifier) run() {
 // progress sends one notification. Progress must increase each time (basic/utilities/progress), and
 // JSON has no infinities.
 func (n *notifier) progress(p tool.Progress) {
-	if !(p.Done > n.last) || math.IsInf(p.Done, 0) || math.IsNaN(p.Total) || math.IsInf(p.Total, 0) {
+	meta, ok := n.relate()
+	if !ok || !(p.Done > n.last) || math.IsInf(p.Done, 0) || math.IsNaN(p.Total) || math.IsInf(p.Total, 0) {
 		return
 	}
 	n.last = p.Done
 	// An error, here and below, means that the client is gone. Sending the answer fails as well
 	// then.
 	_ = n.to.NotifyProgress(n.ctx, &mcp.ProgressNotificationParams{
-		ProgressToken: n.token, Progress: p.Done, Total: p.Total, Message: p.Message,
+		Meta: meta, ProgressToken: n.token, Progress: p.Done, Total: p.Total, Message: p.Message,
 	})
 }
 
@@ -115,7 +117,8 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 // log sends one log message. The SDK drops messages that the client didn't request.
 func (n *notifier) log(l tool.Log) {
 	ms, ok := parseMembers(l.Raw)
-	if !ok {
+	meta, known := n.relate()
+	if !ok || !known {
 		return
 	}
 	data := fieldOf(l.Raw, ms, "data")
@@ -123,8 +126,21 @@ func (n *notifier) log(l tool.Log) {
 		data = json.RawMessage("null")
 	}
 	_ = n.to.Log(n.ctx, &mcp.LoggingMessageParams{
-		Level: mcp.LoggingLevel(l.Level), Logger: stringValue(fieldOf(l.Raw, ms, "logger")), Data: data,
+		Meta: meta, Level: mcp.LoggingLevel(l.Level), Logger: stringValue(fieldOf(l.Raw, ms, "logger")), Data: data,
 	})
+}
+
+// relate returns the _meta that names the task. ok is false if its id is not known yet.
+func (n *notifier) relate() (meta mcp.Meta, ok bool) {
+	if n.about == nil {
+		return nil, true
+	}
+	n.about.mu.Lock()
+	defer n.about.mu.Unlock()
+	if n.about.task == nil {
+		return nil, false
+	}
+	return mcp.Meta{relatedTask: relation(n.about.task.id)}, true
 }
 
 // close waits until all notifications are sent, so that none follows the answer. It may be called

@@ -49,6 +49,10 @@ func (o observer) OnTask() {
 func (o observer) OnExecution(id string) {
 	if t, ok := o.asker.(*talk); ok {
 		t.execution.Store(id)
+		select {
+		case t.named <- struct{}{}:
+		default: // no one waits for it
+		}
 	}
 }
 

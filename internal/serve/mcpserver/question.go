@@ -63,7 +63,15 @@ type followUp struct {
 	answers mcp.InputResponseMap
 }
 
-// A talk is a call of 2026-07-28 that may ask its client.
+// becoming describes how a call becomes a task.
+type becoming struct {
+	tasks   bool          // it may
+	certain bool          // it will, because the client asked for it (2025-11-25)
+	tasked  chan struct{} // capacity 1: it should now
+	named   chan struct{} // capacity 1: the id of the execution is known; nil: no one waits for it
+}
+
+// A talk is a call of 2026-07-28 that may ask its client, or a task of 2025-11-25.
 type talk struct {
 	principal    string
 	who          tool.Principal
@@ -77,9 +85,10 @@ type talk struct {
 	res          mcp.Result
 	err          error
 
-	tasks     bool          // the call may become a task
-	tasked    chan struct{} // capacity 1: it should become one now
-	execution atomic.Value  // id of the execution that it began or resumes
+	becoming
+	refused   chan error   // capacity 1: why the client did not answer
+	from      *client      // that made the call
+	execution atomic.Value // id of the execution that it began or resumes
 
 	mu     sync.Mutex
 	task   *task // nil unless it became one
@@ -107,6 +116,8 @@ func (t *talk) askClient(ctx context.Context, asked map[string]tool.Question) (m
 	select {
 	case answers := <-t.answers:
 		return answers, nil
+	case err := <-t.refused:
+		return nil, err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -202,7 +213,8 @@ func (s *Server) relayCall(ctx context.Context, t *talk, f followUp,
 // runTalk begins a call that outlives ctx. It returns false if the server is stopping.
 func (s *Server) runTalk(ctx context.Context, t *talk, call func(context.Context, asker) (mcp.Result, error)) bool {
 	t.asked, t.answers = make(chan map[string]tool.Question), make(chan map[string]json.RawMessage, 1)
-	t.done, t.tasked = make(chan struct{}), make(chan struct{}, 1)
+	t.done, t.tasked, t.refused = make(chan struct{}), make(chan struct{}, 1), make(chan error, 1)
+	t.from = clientOf(ctx)
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	t.cancel = cancel
 	if !s.talks.startTalk(func() {
@@ -393,7 +405,11 @@ func (a *sessionAsker) askOne(ctx context.Context, q tool.Question) (any, error)
 		}
 		return a.session.CreateMessageWithTools(ctx, &p)
 	case "roots/list":
-		return a.session.ListRoots(ctx, &mcp.ListRootsParams{})
+		var p mcp.ListRootsParams
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, err
+		}
+		return a.session.ListRoots(ctx, &p)
 	}
 	return nil, errors.New("unknown method")
 }

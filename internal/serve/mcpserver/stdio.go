@@ -203,6 +203,7 @@ func (c *conn) decodeLine(l line) jsonrpc.Message {
 			c.rejectLine(e.id, bad.Code, bad.Message)
 			return nil
 		}
+		r.Params = moveTaskParams(r.Method, r.Params)
 		c.order.assignPlace(r, e)
 	}
 	return m
@@ -216,6 +217,11 @@ func (c *conn) rejectLine(id json.RawMessage, code int64, msg string) {
 
 // Write sends a message.
 func (c *conn) Write(_ context.Context, m jsonrpc.Message) error {
+	if r, ok := m.(*jsonrpc.Request); ok && r.Method == disguise {
+		if method, params, ok := restoreMethod(r.Params); ok {
+			m = &jsonrpc.Request{Method: method, Params: params}
+		}
+	}
 	b, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
 		return err

@@ -126,7 +126,7 @@ func (s *Server) subscribeClient(ctx context.Context, r *mcp.SubscribeRequest) e
 	} else if !added {
 		return nil
 	}
-	s.cfg.Resources.WatchResource(upstream, key)
+	s.cfg.Resources.WatchResource(upstream, key, p.ID)
 	from := methodRequest{principal: p, session: r.Session, meta: r.Params.GetMeta(),
 		modern: isModern(r.ProtocolVersion())}
 	if _, err = s.callMethod(ctx, from, upstream+tool.SubscribeSuffix, methodArguments{URI: key}, name); err != nil {
@@ -192,12 +192,12 @@ func (s *Server) endSubscription(c *client, name string) {
 		x.stop()
 	}
 	t.room.Release(x.principal.ID, 1)
-	s.cfg.Resources.UnwatchResource(x.upstream, x.key)
+	s.cfg.Resources.UnwatchResource(x.upstream, x.key, x.principal.ID)
 }
 
 // NotifyResource notifies the subscribed clients that a resource of an upstream was updated. It
-// doesn't wait for them.
-func (s *Server) NotifyResource(upstream, uri string) {
+// doesn't wait for them. If principal is not empty, it notifies only clients of that principal.
+func (s *Server) NotifyResource(upstream, uri, principal string) {
 	t := s.subscriptions
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *Server) NotifyResource(upstream, uri string) {
 	}
 	for c, all := range t.all {
 		for name, x := range all {
-			if !x.begun || x.upstream != upstream || x.key != uri {
+			if !x.begun || x.upstream != upstream || x.key != uri || principal != "" && x.principal.ID != principal {
 				continue
 			}
 			if t.pending[c] == nil {

@@ -15,8 +15,8 @@ import (
 // watchLog receives which resources are watched.
 type watchLog chan string
 
-func (w watchLog) WatchResource(upstream, uri string)   { w <- "watch " + upstream + " " + uri }
-func (w watchLog) UnwatchResource(upstream, uri string) { w <- "unwatch " + upstream + " " + uri }
+func (w watchLog) WatchResource(upstream, uri, _ string)   { w <- "watch " + upstream + " " + uri }
+func (w watchLog) UnwatchResource(upstream, uri, _ string) { w <- "unwatch " + upstream + " " + uri }
 
 func (w watchLog) expect(t *testing.T, want string) {
 	t.Helper()
@@ -90,9 +90,9 @@ func TestSubscriptions(t *testing.T) {
 	watched.expect(t, "watch a x://a")
 	late := bufio.NewReader(listen.Body)
 	await(t, late, `"resourceSubscriptions":["biplane://a/x://a"]`)
-	s.NotifyResource("b", "x://a")
-	s.NotifyResource("a", "x://new")
-	s.NotifyResource("a", "x://a")
+	s.NotifyResource("b", "x://a", "")
+	s.NotifyResource("a", "x://new", "")
+	s.NotifyResource("a", "x://a", "")
 	for stream, want := range map[*bufio.Reader]string{early: `"uri":"x://a"`, late: `"uri":"biplane://a/x://a"`} {
 		for { // the first notification must be this one
 			line, err := stream.ReadString('\n')

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +23,7 @@ import (
 // A call of a client that supports tasks (2026-07-28, extension io.modelcontextprotocol/tasks)
 // becomes a task if it is long, or if the tool's server makes it one. It stays one call, authorized
 // and recorded once. The task of an execution has the execution's id. After a restart, it is
-// recreated from the result of resume.
+// recreated from the result of resume. For tasks of 2025-11-25 see sessiontask.go.
 
 const (
 	tasksExtension = "io.modelcontextprotocol/tasks"
@@ -32,13 +33,16 @@ const (
 	cancelTask = "tasks/cancel"
 
 	taskPause   = time.Second     // interval between requests of the client
-	taskKept    = time.Hour       // how long a task is kept after its end
+	taskKept    = time.Hour       // how long a task is kept after its end, by default
 	taskRevival = 2 * time.Second // how long tasks/get waits for a task that is made again
 
 	executionMark = "ex_" // begins the id of an execution
 )
 
-var taskMethods = []string{getTask, updateTask, cancelTask}
+var (
+	taskMethods        = []string{getTask, updateTask, cancelTask}           // of 2026-07-28
+	sessionTaskMethods = []string{getTask, getResult, listTasks, cancelTask} // of 2025-11-25
+)
 
 // An ExecutionStopper stops executions.
 type ExecutionStopper interface {
@@ -52,12 +56,15 @@ type tasks struct {
 	bytes *queue.Shares // of results
 
 	mu  sync.Mutex
-	all map[string]*task // by id
+	all map[taskName]*task
 }
+
+// A taskName identifies a task. No principal can name a task of another one, or use up its id.
+type taskName struct{ owner, profile, id string }
 
 func newTasks(l Limits) *tasks {
 	return &tasks{room: queue.NewShares("tasks", "kept", int64(l.Tasks)),
-		bytes: queue.NewShares("bytes of task results", "kept", l.Memory), all: map[string]*task{}}
+		bytes: queue.NewShares("bytes of task results", "kept", l.Memory), all: map[taskName]*task{}}
 }
 
 // A task is a call that became a task.
@@ -65,8 +72,13 @@ type task struct {
 	id    string
 	owner tool.Principal
 	talk  *talk
+	ttl   time.Duration      // how long the client wants it to be kept, since it was created
+	grace time.Duration      // how long it is kept after its end at least
+	home  *mcp.ServerSession // that is notified of its states; nil: none
 
 	mu       sync.Mutex
+	change   chan struct{} // closed when the state changes
+	asking   bool          // a client is being asked the open questions
 	created  time.Time
 	updated  time.Time
 	state    string
@@ -83,7 +95,7 @@ type task struct {
 
 // taskState is a task on the wire.
 type taskState struct {
-	Type     string                   `json:"resultType"`
+	Type     string                   `json:"resultType,omitempty"`
 	ID       string                   `json:"taskId"`
 	Status   string                   `json:"status"`
 	Reason   string                   `json:"statusMessage,omitempty"`
@@ -94,6 +106,7 @@ type taskState struct {
 	Requests map[string]tool.Question `json:"inputRequests,omitempty"`
 	Result   json.RawMessage          `json:"result,omitempty"`
 	Error    *jsonrpc.Error           `json:"error,omitempty"`
+	Meta     mcp.Meta                 `json:"_meta,omitempty"`
 }
 
 // declaresTasks reports whether a client supports tasks.
@@ -120,32 +133,68 @@ func (t *talk) signalTask() {
 // becomeTask makes a call a task. It returns nil if the call can't become one: it has asked its
 // client in another way, or there are too many tasks.
 func (s *Server) becomeTask(t *talk) *task {
+	if s.tasks.room.Acquire(t.who.ID, 1) != nil {
+		return nil
+	}
+	return s.addTask(t, &task{grace: s.cfg.Limits.TaskKept})
+}
+
+// addTask adds the task k of a call, for which there is room. If it returns nil, the room is free
+// again.
+func (s *Server) addTask(t *talk, k *task) *task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.sealed || s.tasks.room.Acquire(t.who.ID, 1) != nil {
+	if t.sealed {
+		s.tasks.room.Release(t.who.ID, 1)
 		return nil
 	}
 	now := time.Now()
-	k := &task{id: t.newTaskID(), owner: t.who, talk: t, created: now, updated: now, state: "working",
-		ended: make(chan struct{})}
+	k.id, k.owner, k.talk, k.created, k.updated, k.state = t.newTaskID(), t.who, t, now, now, "working"
+	k.ended, k.change = make(chan struct{}), make(chan struct{})
 	s.tasks.mu.Lock()
-	if s.tasks.all[k.id] != nil { // of another call that resumes the same execution
+	if s.tasks.all[k.name()] != nil { // of another call that resumes the same execution
 		k.id = "task_" + rand.Text()
 	}
-	s.tasks.all[k.id] = k
+	s.tasks.all[k.name()] = k
 	s.tasks.mu.Unlock()
 	if !s.talks.startTalk(func() { s.followTask(k) }) {
 		s.tasks.forgetTask(k)
 		return nil
 	}
+	if k.home != nil {
+		taskNotices{s}.watchTask(s.ctx, k, k.change, func() {
+			sendTask(s.ctx, k.home, taskStatus, k.describeSessionTask())
+		})
+	}
 	t.task = k
 	return k
 }
 
-// seal prevents that the call becomes a task. It returns false if it has become one.
+func (k *task) name() taskName { return taskName{k.owner.ID, k.owner.Profile, k.id} }
+
+// lookupTask returns a task of a principal, or nil if there is none.
+func (a *tasks) lookupTask(p tool.Principal, id string) *task {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.all[taskName{p.ID, p.Profile, id}]
+}
+
+// hasEnded reports whether the state is final. k.mu is held.
+func (k *task) hasEnded() bool { return k.state != "working" && k.state != "input_required" }
+
+// announce tells those who wait for it that the state has changed. k.mu is held.
+func (k *task) announce() {
+	close(k.change)
+	k.change = make(chan struct{})
+}
+
+// seal prevents that the call becomes a task. It returns false if it has become one, or will.
 func (t *talk) seal() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.certain {
+		return false
+	}
 	t.sealed = true
 	return t.task == nil
 }
@@ -154,8 +203,8 @@ func (t *talk) seal() bool {
 func (a *tasks) forgetTask(k *task) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.all[k.id] == k {
-		delete(a.all, k.id)
+	if a.all[k.name()] == k {
+		delete(a.all, k.name())
 		a.room.Release(k.owner.ID, 1)
 		a.bytes.Release(k.owner.ID, int64(len(k.result)))
 	}
@@ -174,7 +223,7 @@ func (a *tasks) cancelTasks(principal string) {
 
 // followTask keeps the state of a task until it ends.
 func (s *Server) followTask(k *task) {
-	if n := k.talk.notify.Load(); n != nil {
+	if n := k.talk.notify.Load(); n != nil && k.home == nil {
 		n.close() // its stream ends with the answer that created the task
 	}
 	defer close(k.ended)
@@ -200,6 +249,7 @@ func (s *Server) followTask(k *task) {
 	k.updated, k.open = time.Now(), nil
 	raw, err := k.talk.readOutcome()
 	switch {
+	case k.state == "cancelled": // the client knows
 	case k.canceled && (err != nil || isFailure(raw)):
 		k.state = "cancelled"
 	case err == nil && s.tasks.bytes.Acquire(k.owner.ID, int64(len(raw))) == nil:
@@ -213,8 +263,12 @@ func (s *Server) followTask(k *task) {
 	if k.err != nil {
 		k.reason = k.err.Message
 	}
-	time.AfterFunc(taskKept, func() { s.tasks.forgetTask(k) })
+	time.AfterFunc(k.lifetime(k.updated)-k.updated.Sub(k.created), func() { s.tasks.forgetTask(k) })
+	k.announce()
 }
+
+// lifetime returns how long a task that ends at a time is kept, since it was created.
+func (k *task) lifetime(end time.Time) time.Duration { return max(k.ttl, end.Sub(k.created)+k.grace) }
 
 // isFailure reports whether a result has isError set.
 func isFailure(raw json.RawMessage) bool {
@@ -260,6 +314,7 @@ func (k *task) addQuestions(asked map[string]tool.Question) {
 		name := strconv.Itoa(k.rounds) + "." + key
 		k.open[name], k.keys[name] = q, key
 	}
+	k.announce()
 }
 
 func (k *task) isAsking() bool {
@@ -272,6 +327,11 @@ func (k *task) isAsking() bool {
 func (k *task) addAnswers(answers map[string]json.RawMessage) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.storeAnswers(answers)
+}
+
+// storeAnswers is addAnswers. k.mu is held.
+func (k *task) storeAnswers(answers map[string]json.RawMessage) {
 	if len(k.open) == 0 {
 		return
 	}
@@ -290,6 +350,7 @@ func (k *task) addAnswers(answers map[string]json.RawMessage) {
 	case k.talk.answers <- k.answers: // there is room: one set of answers for each set of questions
 	default:
 	}
+	k.announce()
 }
 
 // describeTask returns the state of a task. created means that it is the answer that creates the
@@ -302,10 +363,10 @@ func (k *task) describeTask(created bool) taskState {
 		Created: k.created.UTC().Format(form), Updated: k.updated.UTC().Format(form), PauseMs: taskPause.Milliseconds(),
 		Requests: maps.Clone(k.open), Result: k.result, Error: k.err}
 	end := k.updated
-	if k.state == "working" || k.state == "input_required" {
+	if !k.hasEnded() {
 		end = time.Now()
 	}
-	v.TTLMs = (end.Sub(k.created) + taskKept).Milliseconds()
+	v.TTLMs = k.lifetime(end).Milliseconds()
 	if created {
 		v.Type, v.Requests, v.Result, v.Error = "task", nil, nil, nil
 	}
@@ -325,34 +386,28 @@ func answerTask(v taskState) (mcp.Result, error) {
 type taskRequest struct {
 	mcp.ParamsBase
 	ID      string                     `json:"taskId"`
+	Cursor  string                     `json:"cursor"`
 	Answers map[string]json.RawMessage `json:"inputResponses"`
 }
 
+// taskRequests answers requests about tasks.
+type taskRequests struct{ *Server }
+
 // handleTask answers a request about a task.
-func (s *Server) handleTask(ctx context.Context, method string,
+func (s taskRequests) handleTask(ctx context.Context, method string,
 	r *mcp.ServerRequest[*taskRequest]) (mcp.Result, error) {
-	if !isModern(r.ProtocolVersion()) {
-		return nil, methodNotFound(method)
-	}
-	if !declaresTasks(r.ClientCapabilities()) {
-		return nil, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities,
-			Message: "the client must declare the extension " + tasksExtension,
-			Data:    json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tasksExtension + `":{}}}}`)}
-	}
-	if r.Params == nil {
-		return nil, errNoParams
-	}
 	p := s.principalOf(ctx, r.ClientInfo())
-	s.tasks.mu.Lock()
-	k := s.tasks.all[r.Params.ID]
-	s.tasks.mu.Unlock()
-	if k != nil && (k.owner.ID != p.ID || k.owner.Profile != p.Profile) {
-		return nil, errNoTask
+	switch version := r.ProtocolVersion(); {
+	case version == taskRevision && slices.Contains(sessionTaskMethods, method):
+		return s.handleSessionTask(ctx, method, r, p)
+	case !isModern(version) || !slices.Contains(taskMethods, method):
+		return nil, methodNotFound(method)
+	case !declaresTasks(r.ClientCapabilities()):
+		return nil, errNoTasks
 	}
-	if k == nil {
-		if k = s.reviveTask(ctx, r, p); k == nil {
-			return nil, errNoTask
-		}
+	k, err := s.findTask(ctx, r, p)
+	if err != nil {
+		return nil, err
 	}
 	switch method {
 	case getTask:
@@ -360,32 +415,56 @@ func (s *Server) handleTask(ctx context.Context, method string,
 	case updateTask:
 		k.addAnswers(r.Params.Answers)
 	case cancelTask:
-		s.stopTask(ctx, k)
+		s.stopTask(ctx, k, false)
 	}
 	return &callResult{raw: json.RawMessage(`{"resultType":"complete"}`), modern: true}, nil
 }
 
-var errNoTask = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such task: it may have expired"}
-
-// stopTask cancels a task unless it has ended.
-func (s *Server) stopTask(ctx context.Context, k *task) {
-	k.mu.Lock()
-	ended := k.state != "working" && k.state != "input_required"
-	k.canceled = k.canceled || !ended
-	k.mu.Unlock()
-	if ended {
-		return
+// findTask returns the task that a principal asks for.
+func (s taskRequests) findTask(ctx context.Context, r *mcp.ServerRequest[*taskRequest],
+	p tool.Principal) (*task, error) {
+	k := s.tasks.lookupTask(p, r.Params.ID)
+	if k == nil {
+		k = s.reviveTask(ctx, r, p)
 	}
+	if k == nil {
+		return nil, errNoTask
+	}
+	return k, nil
+}
+
+var (
+	errNoTask = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
+		Message: "there is no such task: it may have expired"}
+	errNoTasks = &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities,
+		Message: "the client must declare the extension " + tasksExtension,
+		Data:    json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tasksExtension + `":{}}}}`)}
+)
+
+// stopTask cancels a task, and returns false if it has ended. If final is set, it is canceled
+// whatever its call still returns.
+func (s taskRequests) stopTask(ctx context.Context, k *task, final bool) bool {
+	k.mu.Lock()
+	if k.hasEnded() {
+		k.mu.Unlock()
+		return false
+	}
+	if k.canceled = true; final {
+		k.state, k.updated, k.open = "cancelled", time.Now(), nil
+		k.announce()
+	}
+	k.mu.Unlock()
 	if id, _ := k.talk.execution.Load().(string); id != "" && s.cfg.Executions != nil {
 		// It fails if the execution has just ended.
 		_ = s.cfg.Executions.Stop(ctx, k.owner, id)
 	}
 	k.talk.cancel(&tool.Error{Kind: tool.Canceled, Msg: "the client canceled the task"})
+	return true
 }
 
 // reviveTask recreates the task of an execution that an earlier process had. The gateway decides
 // whether the principal may resume the execution.
-func (s *Server) reviveTask(ctx context.Context, r *mcp.ServerRequest[*taskRequest], p tool.Principal) *task {
+func (s taskRequests) reviveTask(ctx context.Context, r *mcp.ServerRequest[*taskRequest], p tool.Principal) *task {
 	id := r.Params.ID
 	if !strings.HasPrefix(id, executionMark) || s.pathOf("resume") == "" {
 		return nil
@@ -394,7 +473,8 @@ func (s *Server) reviveTask(ctx context.Context, r *mcp.ServerRequest[*taskReque
 	if err != nil {
 		return nil
 	}
-	t := &talk{principal: p.ID, who: p, capabilities: encodeCapabilities(r.ClientCapabilities()), tasks: true}
+	t := &talk{principal: p.ID, who: p, capabilities: encodeCapabilities(r.ClientCapabilities()),
+		becoming: becoming{tasks: true, certain: !isModern(r.ProtocolVersion())}}
 	t.execution.Store(id)
 	req := &mcp.CallToolRequest{Session: r.Session, Extra: r.Extra,
 		Params: &mcp.CallToolParamsRaw{Meta: r.Params.Meta, Name: "resume", Arguments: args}}
@@ -447,7 +527,7 @@ func isUnknown(raw json.RawMessage) bool {
 func (s *Server) completeCall(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call, notify *notifier,
 	t *talk) (*tool.Result, *form.Form, error) {
 	for {
-		res, f, err := s.inPlace(ctx, req, c, notify)
+		res, f, err := s.inPlace(ctx, req, c, notify, t != nil)
 		if err != nil || t == nil || !t.tasks {
 			return res, f, err
 		}

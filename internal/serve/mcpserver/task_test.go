@@ -73,6 +73,12 @@ type taskAgent struct {
 // send sends a request, and returns the response.
 func (a taskAgent) send(t *testing.T, method, params string) string {
 	t.Helper()
+	return a.sendAs(t, "", method, params)
+}
+
+// sendAs is send as a principal of byName.
+func (a taskAgent) sendAs(t *testing.T, who, method, params string) string {
+	t.Helper()
 	var p struct{ TaskID, Name string }
 	if err := json.Unmarshal([]byte(params), &p); err != nil {
 		t.Fatalf("json.Unmarshal: %v", err)
@@ -88,7 +94,8 @@ func (a taskAgent) send(t *testing.T, method, params string) string {
 	}
 	for k, v := range map[string]string{"Content-Type": "application/json", "Mcp-Method": method,
 		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28",
-		"Mcp-Name": p.TaskID + p.Name, "Authorization": "Bearer " + a.key} {
+		"Mcp-Name": p.TaskID + p.Name, "Authorization": "Bearer " + a.key,
+		"X-Who": who} {
 		r.Header.Set(k, v)
 	}
 	res, err := http.DefaultClient.Do(r)

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -245,8 +244,11 @@ func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args 
 	}
 	if s.modern.Load() {
 		q.meta = declareCapabilities(s.meta, q.observer.ListCapabilities(), s.hasTasks(q))
-	} else if s.hasTasks(q) && requiresTask(c.Tool.Raw) {
-		q.fields = append(q.fields, `,"task":{}`...)
+	} else {
+		q.meta = s.narrowCapabilities(q.observer.ListCapabilities())
+		if s.hasTasks(q) && requiresTask(c.Tool.Raw) {
+			q.fields = append(q.fields, `,"task":{}`...)
+		}
 	}
 	q.meta = appendTrace(ctx, q.meta)
 	base := q.fields
@@ -261,10 +263,10 @@ func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args 
 				return s.awaitTask(ctx, q, t)
 			}
 		}
-		if err != nil || !s.modern.Load() || !bytes.Contains(answer, []byte(`"resultType"`)) {
-			return answer, err
+		if err != nil {
+			return nil, err
 		}
-		need, err := readNeed(answer)
+		need, err := s.readNeed(answer)
 		if err != nil || need == nil {
 			return answer, err
 		}

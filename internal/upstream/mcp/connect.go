@@ -168,7 +168,7 @@ func (u *Upstream) serveSession(ctx context.Context, s *session, list *toolList)
 				u.checkAlive(ctx, s)
 			}
 			continue
-		case <-s.changed:
+		case <-s.lists.signal:
 			if !soon {
 				soon = true
 				again.Reset(max(settleTime, u.cfg.pace.spacing-time.Since(last)))
@@ -198,6 +198,7 @@ func scheduleRefresh(again *time.Timer, s *session, list *toolList) {
 // refreshTools lists the tools again. If that fails, the old list stays, marked stale, and
 // refreshTools returns nil.
 func (u *Upstream) refreshTools(ctx context.Context, s *session) *toolList {
+	newTools, newOffers := s.lists.tools.Swap(false), s.lists.offers.Swap(false)
 	limited, cancel := context.WithTimeout(ctx, u.cfg.ConnectTimeout)
 	defer cancel()
 	list, err := s.listTools(limited, u.cfg.Name, u.cfg.ConnectTimeout)
@@ -219,12 +220,16 @@ func (u *Upstream) refreshTools(ctx context.Context, s *session) *toolList {
 		u.log.Warn("resources or prompts not listed", "reason", u.formatReason(err))
 	}
 	u.mu.Lock()
-	same := u.snap.Health.State == tool.Ready && list.trouble == "" && sameTools(u.snap.Tools, list.tools) &&
-		slices.Equal(u.snap.Broken, list.broken) && sameOffers(u.snap.Offers, list.offers)
+	same := u.snap.Health.State == tool.Ready && list.trouble == "" && slices.Equal(u.snap.Broken, list.broken)
+	oldTools, oldOffers := sameTools(u.snap.Tools, list.tools), sameOffers(u.snap.Offers, list.offers)
 	u.mu.Unlock()
-	if !same {
+	if !same || !oldTools || !oldOffers {
 		s.setBindings(list.bindings)
 		u.updateState(func() { u.storeList(list) })
+	}
+	newTools, newOffers = newTools && oldTools, newOffers && oldOffers
+	if u.cfg.Updates != nil && (newTools || newOffers) {
+		u.cfg.Updates.OnAnnouncement(newTools, newOffers)
 	}
 	return list
 }

@@ -73,11 +73,14 @@ type Config struct {
 	pace pace // the zero value is the usual pace
 }
 
-// An UpdateObserver observes the watched resources of a server. Its methods are called by one
-// goroutine at a time.
+// An UpdateObserver observes the watched resources and the lists of a server. Each method is called
+// by one goroutine at a time.
 type UpdateObserver interface {
 	// OnUpdate is called when a watched resource was updated.
 	OnUpdate(uri string)
+	// OnAnnouncement is called when the server announced changes of its tools, or of what else it
+	// offers, but these are the same as before.
+	OnAnnouncement(tools, offers bool)
 }
 
 // An Auth provides the access tokens for one server. It is safe for concurrent use.
@@ -109,7 +112,7 @@ type pace struct {
 	look    time.Duration // interval of checks whether a user signed in through another process
 }
 
-var usualPace = pace{probe: 5 * time.Second, check: 10 * time.Second, grace: 2 * time.Second, spacing: time.Second,
+var usualPace = pace{probe: 5 * time.Second, check: 10 * time.Second, grace: 2 * time.Second, spacing: time.Second / 2,
 	breaks: 5 * time.Second, look: 2 * time.Second}
 
 // The default values of a Config.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,8 +39,14 @@ type need struct {
 }
 
 // readNeed returns what the server needs, or nil if the result is complete.
-func readNeed(answer json.RawMessage) (*need, error) {
+func (s *session) readNeed(answer json.RawMessage) (*need, error) {
 	var n need
+	if !s.modern.Load() {
+		return readEarlyNeed(answer), nil
+	}
+	if !bytes.Contains(answer, []byte(`"resultType"`)) {
+		return nil, nil
+	}
 	if json.Unmarshal(answer, &n) != nil || n.Type == "" || n.Type == "complete" {
 		return nil, nil
 	}
@@ -50,6 +57,21 @@ func readNeed(answer json.RawMessage) (*need, error) {
 		return nil, faultf(faultGarbled, "asked for input without saying which")
 	}
 	return &n, nil
+}
+
+// readEarlyNeed returns what a server of an earlier revision needs, or nil if the result is
+// complete. Servers that are written for 2026-07-28 ask such a client with requests, but some do so
+// only once, and then answer as in 2026-07-28: with questions instead of content.
+func readEarlyNeed(answer json.RawMessage) *need {
+	var n struct {
+		need
+		Content []json.RawMessage `json:"content"`
+	}
+	if !bytes.Contains(answer, []byte(`"inputRequests"`)) || json.Unmarshal(answer, &n) != nil ||
+		len(n.Content) > 0 || len(n.Requests) == 0 {
+		return nil
+	}
+	return &n.need
 }
 
 // declareCapabilities returns the members of _meta of a request, with the capabilities of the
@@ -76,25 +98,18 @@ func (s *session) askClient(ctx context.Context, o tool.Observer, asked map[stri
 	if len(asked) > tool.MaxQuestions {
 		return nil, faultf(faultGarbled, "asked %d questions at a time, more than %d", len(asked), tool.MaxQuestions)
 	}
-	var able map[string]json.RawMessage
-	if raw := o.ListCapabilities(); raw != nil {
-		if err := json.Unmarshal(raw, &able); err != nil {
-			return nil, err
-		}
+	able, err := readCapabilities(o)
+	if err != nil {
+		return nil, err
 	}
 	clean := make(map[string]tool.Question, len(asked))
 	for key, q := range asked {
-		if _, ok := able[methodCapabilities[q.Method]]; !ok {
+		var err error
+		if clean[key], err = s.cleanQuestion(key, q, able); errors.As(err, new(inputRequired)) {
 			return nil, describeNeed(asked)
+		} else if err != nil {
+			return nil, err
 		}
-		r, err := s.parseQuestion(key, q)
-		if err != nil {
-			return nil, faultf(faultGarbled, "sent an invalid %s: %w", cleanLine(q.Method, 60), err)
-		}
-		if !r.isAnswerable(able[methodCapabilities[q.Method]]) {
-			return nil, describeNeed(asked)
-		}
-		clean[key] = tool.Question{Method: q.Method, Params: r.params}
 	}
 	answers, err := o.OnQuestions(ctx, clean)
 	if errors.Is(err, tool.ErrNotAsked) {
@@ -110,6 +125,44 @@ func (s *session) askClient(ctx context.Context, o tool.Observer, asked map[stri
 		}
 	}
 	return tool.Marshal(answers)
+}
+
+// narrowCapabilities returns the members of _meta of a call that say which of the capabilities,
+// declared to a server before 2026-07-28 for all calls, the client of this call has. Servers that
+// are written for 2026-07-28 read them in every revision, and others ignore them.
+func (s *session) narrowCapabilities(capabilities json.RawMessage) []byte {
+	if !s.questions {
+		return nil
+	}
+	if capabilities == nil {
+		capabilities = json.RawMessage("{}")
+	}
+	return append([]byte(`"io.modelcontextprotocol/clientCapabilities":`), capabilities...)
+}
+
+// readCapabilities returns what the client of a call can be asked, by capability.
+func readCapabilities(o tool.Observer) (able map[string]json.RawMessage, err error) {
+	if raw := o.ListCapabilities(); raw != nil {
+		err = json.Unmarshal(raw, &able)
+	}
+	return able, err
+}
+
+// cleanQuestion returns a question without hidden characters. It returns an inputRequired if the
+// client can't be asked.
+func (s *session) cleanQuestion(key string, q tool.Question, able map[string]json.RawMessage) (tool.Question, error) {
+	capability, ok := able[methodCapabilities[q.Method]]
+	if !ok {
+		return q, inputRequired{q.Method}
+	}
+	r, err := s.parseQuestion(key, q)
+	if err != nil {
+		return q, faultf(faultGarbled, "sent an invalid %s: %w", cleanLine(q.Method, 60), err)
+	}
+	if !r.isAnswerable(capability) {
+		return q, inputRequired{q.Method}
+	}
+	return tool.Question{Method: q.Method, Params: r.params}, nil
 }
 
 // encodeCapabilities returns the capabilities declared to a server of a revision before
@@ -157,23 +210,16 @@ func (s *session) answerRequest(r *jsonrpc.Request, result json.RawMessage, fail
 }
 
 // passQuestion passes a request of the server to the call whose client is asked. from is the call
-// in whose exchange the request arrived, or 0 if the transport can't say: then it belongs to the
-// only call in progress. It returns false if no client can be asked, or if it has too many
-// questions already.
+// in whose exchange the request arrived, or 0 if the transport can't say. It returns false if no
+// client can be asked, or if it has too many questions already.
 func (s *session) passQuestion(r *jsonrpc.Request, from int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var found *pending
-	for id, p := range s.pending {
-		switch {
-		case !p.call || from != 0 && id != from:
-		case found != nil:
-			return false // the question may be about any of them
-		default:
-			found = p
-		}
+	found := s.pending[from]
+	if from == 0 {
+		found = s.guessCall()
 	}
-	if found == nil || found.asked == nil || from == 0 && s.hasAbandoned(found.owner) {
+	if found == nil || !found.call || found.asked == nil || from == 0 && s.hasAbandoned(found.owner) {
 		return false
 	}
 	select {
@@ -182,6 +228,34 @@ func (s *session) passQuestion(r *jsonrpc.Request, from int64) bool {
 	default:
 		return false
 	}
+}
+
+// guessCall returns the call to which a question belongs that doesn't say so: the only call in
+// progress, or the only one whose client isn't being asked. It returns nil if that is uncertain, or
+// if the calls belong to several principals: no one must see a question about another one's call.
+// The caller must hold s.mu.
+func (s *session) guessCall() (found *pending) {
+	calls, idle := 0, 0
+	var owner string
+	for _, p := range s.pending {
+		switch {
+		case !p.call:
+			continue
+		case calls > 0 && p.owner != owner:
+			return nil
+		}
+		calls, owner = calls+1, p.owner
+		if !p.asking {
+			idle++
+			found = p
+		} else if calls == 1 {
+			found = p
+		}
+	}
+	if calls > 1 && idle != 1 {
+		return nil
+	}
+	return found
 }
 
 // abandonedTime is how long a server may still ask about a call that the caller no longer waits
@@ -209,13 +283,32 @@ func (s *session) refuseQuestion(r *jsonrpc.Request) {
 		Message: "method not found: the client of this call has no such capability"})
 }
 
-// relayQuestion asks the client of the call p, and answers the server's request. If the call ends
-// meanwhile, it stops asking.
-func (s *session) relayQuestion(ctx context.Context, p *pending, o tool.Observer, r *jsonrpc.Request, round int) {
-	if round > tool.MaxRounds {
-		s.refuseQuestion(r)
-		return
+// gatherTime is how long to wait for further questions after one. Servers may ask several at a
+// time, and since 2026-07-28 a client learns of all of them in one answer.
+const gatherTime = 50 * time.Millisecond
+
+// gatherQuestions returns the questions that the server asks at a time, of which r is the first.
+func (p *pending) gatherQuestions(ctx context.Context, r *jsonrpc.Request) []*jsonrpc.Request {
+	all := []*jsonrpc.Request{r}
+	limit := time.NewTimer(gatherTime)
+	defer limit.Stop()
+	for len(all) < tool.MaxQuestions {
+		select {
+		case r := <-p.asked:
+			all = append(all, r)
+			continue
+		case <-limit.C:
+		case <-p.done:
+		case <-ctx.Done():
+		}
+		break
 	}
+	return all
+}
+
+// relayQuestions asks the client of the call p, and answers the server's requests. If the call ends
+// meanwhile, it stops asking.
+func (s *session) relayQuestions(ctx context.Context, p *pending, o tool.Observer, all []*jsonrpc.Request, round int) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -227,23 +320,61 @@ func (s *session) relayQuestion(ctx context.Context, p *pending, o tool.Observer
 		case <-ctx.Done():
 		}
 	})
-	const key = "question"
-	answers, err := s.askClient(ctx, o, map[string]tool.Question{key: {Method: r.Method, Params: r.Params}})
-	var unable inputRequired
+	s.setAsking(p, true)
+	defer s.setAsking(p, false)
+	able, err := readCapabilities(o)
+	if err != nil || round > tool.MaxRounds {
+		able = nil // all are refused
+	}
+	open, asked := map[string]*jsonrpc.Request{}, map[string]tool.Question{}
+	for i, r := range all {
+		key := "question"
+		if i > 0 {
+			key += strconv.Itoa(i + 1)
+		}
+		q, err := s.cleanQuestion(key, tool.Question{Method: r.Method, Params: r.Params}, able)
+		if err != nil {
+			s.answerFailedQuestion(r, err)
+			continue
+		}
+		open[key], asked[key] = r, q
+	}
+	if len(asked) == 0 {
+		return
+	}
+	raw, err := s.askClient(ctx, o, asked)
+	var answers map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(raw, &answers)
+	}
+	for key, r := range open {
+		switch {
+		case err != nil:
+			s.answerFailedQuestion(r, err)
+		case !isObject(answers[key]):
+			s.refuseQuestion(r)
+		default:
+			s.answerRequest(r, answers[key], nil)
+		}
+	}
+}
+
+// setAsking sets whether the client of a call is being asked.
+func (s *session) setAsking(p *pending, asking bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.asking = asking
+}
+
+// answerFailedQuestion answers a question that the client did not answer.
+func (s *session) answerFailedQuestion(r *jsonrpc.Request, err error) {
 	switch {
-	case errors.As(err, &unable):
+	case errors.As(err, new(inputRequired)):
 		s.refuseQuestion(r)
 	case isFault(err, faultGarbled):
 		s.answerRequest(r, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()})
-	case err != nil:
-		s.answerRequest(r, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client did not answer"})
 	default:
-		var all map[string]json.RawMessage
-		if json.Unmarshal(answers, &all) != nil || !isObject(all[key]) {
-			s.refuseQuestion(r)
-			return
-		}
-		s.answerRequest(r, all[key], nil)
+		s.answerRequest(r, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client did not answer"})
 	}
 }
 

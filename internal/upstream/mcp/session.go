@@ -76,6 +76,7 @@ type pending struct {
 	call     bool          // it is a tools/call
 	acked    chan<- json.RawMessage
 	asked    chan *jsonrpc.Request // the server's questions; nil: no one can be asked
+	asking   bool                  // the client is being asked; guarded by session.mu
 	owner    string                // the principal of a call
 }
 
@@ -83,6 +84,12 @@ type pending struct {
 type asking struct {
 	questions bool // the server may ask the clients of calls, before 2026-07-28
 	local     bool // the server is on this machine or in a private network
+}
+
+// listChanges says that a server's lists may have changed.
+type listChanges struct {
+	signal        chan struct{} // capacity 1
+	tools, offers atomic.Bool   // the server announced it since they were listed
 }
 
 // A session is one connection to a server. It numbers requests, dispatches their answers, and
@@ -100,8 +107,8 @@ type session struct {
 	lastID  atomic.Int64
 	heard   atomic.Int64 // when something was last received, Unix nanoseconds
 	oddness atomic.Int64
-	changed chan struct{} // capacity 1: the list of tools may have changed
-	modern  atomic.Bool   // 2026-07-28 was negotiated
+	lists   listChanges
+	modern  atomic.Bool // 2026-07-28 was negotiated
 
 	askedLogs atomic.Bool // see askForLogs
 
@@ -124,7 +131,7 @@ type session struct {
 }
 
 func newSession(t transport, log *slog.Logger) *session {
-	s := &session{log: log, t: t, slots: make(chan struct{}, 16), changed: make(chan struct{}, 1),
+	s := &session{log: log, t: t, slots: make(chan struct{}, 16), lists: listChanges{signal: make(chan struct{}, 1)},
 		pending: map[int64]*pending{}, watches: newWatches(), abandoned: map[string]time.Time{}}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
@@ -298,7 +305,7 @@ func (s *session) awaitAnswer(ctx context.Context, p *pending, q query) error {
 			q.observer.OnLog(ctx, l)
 		case r := <-p.asked:
 			rounds++
-			s.relayQuestion(ctx, p, q.observer, r, rounds)
+			s.relayQuestions(ctx, p, q.observer, p.gatherQuestions(ctx, r), rounds)
 			idle.renewTimer(q.idle)
 			ceiling.renewTimer(q.ceiling)
 		case <-idle.c:
@@ -430,7 +437,7 @@ func (s *session) boundArguments(name string) []binding {
 // signalListChange signals that the list of tools, resources or prompts may have changed.
 func (s *session) signalListChange() {
 	select {
-	case s.changed <- struct{}{}:
+	case s.lists.signal <- struct{}{}:
 	default: // one is pending already
 	}
 }
@@ -504,8 +511,11 @@ func (s *session) handleNotification(r *jsonrpc.Request, from int64) {
 		s.passProgress(r.Params)
 	case "notifications/message":
 		s.passLog(r.Params, from)
-	case "notifications/tools/list_changed", "notifications/resources/list_changed",
-		"notifications/prompts/list_changed":
+	case "notifications/tools/list_changed":
+		s.lists.tools.Store(true)
+		s.signalListChange()
+	case "notifications/resources/list_changed", "notifications/prompts/list_changed":
+		s.lists.offers.Store(true)
 		s.signalListChange()
 	case "notifications/subscriptions/acknowledged": // the list may have changed between its answer and this
 		s.signalListChange()

@@ -30,6 +30,7 @@ type watches struct {
 type watch struct {
 	watchers int
 	active   bool     // a call subscribed to it
+	resumed  bool     // on another connection
 	on       *session // on which it is subscribed, or was refused
 	refused  error
 	waiters  []chan error // calls that wait for the subscription; each has room for the result
@@ -58,6 +59,17 @@ func (u *Upstream) WatchResource(uri string) {
 		u.watches.all[uri] = w
 	}
 	w.watchers++
+}
+
+// ResumeResource implements upstream.Watcher. The resource counts as updated when it is subscribed:
+// it may have been since the other connection ended.
+func (u *Upstream) ResumeResource(uri string) {
+	u.watches.mu.Lock()
+	defer u.watches.mu.Unlock()
+	if w := u.watches.all[uri]; w != nil {
+		w.active, w.resumed = true, true
+		signalOnce(u.watches.changed)
+	}
 }
 
 // UnwatchResource implements upstream.Watcher.
@@ -168,8 +180,8 @@ func (w *watches) nextTask(s *session) (uri string, _ *watch, again bool) {
 		case x.watchers == 0:
 			return uri, x, false
 		case x.active && (x.on != s || x.refused != nil && len(x.waiters) > 0):
-			again := x.on != nil && x.on != s && x.refused == nil
-			x.on = s
+			again := x.resumed || x.on != nil && x.on != s && x.refused == nil
+			x.on, x.resumed = s, false
 			return uri, x, again
 		case x.active:
 			w.answerWaiters(x, nil)
