@@ -224,6 +224,20 @@ func endedError(ctx context.Context, name string) error {
 	return &tool.Error{Kind: tool.Canceled, Msg: "canceled", Err: context.Cause(ctx)}
 }
 
+// addCapabilities adds to the query of a call what its client can be asked, and whether it is a
+// task.
+func (s *session) addCapabilities(q *query, t *tool.Tool) {
+	able, tasks := q.observer.ListCapabilities(), s.hasTasks(*q)
+	if s.modern.Load() {
+		q.meta = declareCapabilities(s.meta, able, tasks)
+		return
+	}
+	q.meta = s.narrowCapabilities(able)
+	if tasks && requiresTask(t.Raw) {
+		q.fields = append(q.fields, `,"task":{}`...)
+	}
+}
+
 // sendCall makes the call. It repeats the call, with the state that the server returned and the
 // answers to its questions, for as many rounds as the server asks.
 func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args []byte) (json.RawMessage, error) {
@@ -242,14 +256,7 @@ func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args 
 	if c.Tool.Method == "" {
 		q.params = boundHeaders(s.boundArguments(c.Tool.Name), args)
 	}
-	if s.modern.Load() {
-		q.meta = declareCapabilities(s.meta, q.observer.ListCapabilities(), s.hasTasks(q))
-	} else {
-		q.meta = s.narrowCapabilities(q.observer.ListCapabilities())
-		if s.hasTasks(q) && requiresTask(c.Tool.Raw) {
-			q.fields = append(q.fields, `,"task":{}`...)
-		}
-	}
+	s.addCapabilities(&q, c.Tool)
 	q.meta = appendTrace(ctx, q.meta)
 	base := q.fields
 	for repeats, rounds := 1, 0; ; {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -135,6 +136,20 @@ func (u *Upstream) dialServer(ctx context.Context, kind, version string) (*sessi
 // isLocal reports whether the server is on this machine or in a private network.
 func (u *Upstream) isLocal() bool {
 	return u.kind == kindStdio || u.url != nil && isPrivateHost(u.url.Hostname())
+}
+
+// listChanges says that a server's lists may have changed.
+type listChanges struct {
+	signal        chan struct{} // capacity 1
+	tools, offers atomic.Bool   // the server announced it since they were listed
+}
+
+// signalListChange signals that the list of tools, resources or prompts may have changed.
+func (s *session) signalListChange() {
+	select {
+	case s.lists.signal <- struct{}{}:
+	default: // one is pending already
+	}
 }
 
 // settleTime is how long to wait after a list change notification, since more may follow.

@@ -86,12 +86,6 @@ type asking struct {
 	local     bool // the server is on this machine or in a private network
 }
 
-// listChanges says that a server's lists may have changed.
-type listChanges struct {
-	signal        chan struct{} // capacity 1
-	tools, offers atomic.Bool   // the server announced it since they were listed
-}
-
 // A session is one connection to a server. It numbers requests, dispatches their answers, and
 // answers requests of the server. No error of the server ends it, except the end of the connection.
 type session struct {
@@ -432,14 +426,6 @@ func (s *session) boundArguments(name string) []binding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bindings[name]
-}
-
-// signalListChange signals that the list of tools, resources or prompts may have changed.
-func (s *session) signalListChange() {
-	select {
-	case s.lists.signal <- struct{}{}:
-	default: // one is pending already
-	}
 }
 
 // logViolation logs the first violations and then ever fewer, so that a hostile server can't fill a
