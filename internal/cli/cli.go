@@ -98,7 +98,7 @@ var exitMeanings = []struct {
 	{exitFailed, "the program or the call failed, a comparison found a difference, or what was named does not exist"},
 	{exitUsage, "wrong usage or configuration"},
 	{exitDenied, "denied, or waiting for approval"},
-	{exitUnable, "something that is needed did not work, or is not possible now: an upstream, the sandbox, the store"},
+	{exitUnable, "a required part failed, or is not available now: an upstream, the sandbox, the store"},
 }
 
 // exitCodes maps kinds of errors to exit codes.

@@ -111,7 +111,7 @@ with CHANGED as its outcome. The problem is reported on standard error, and the 
 	f.StringVar(&q.Kind, "kind", "", "records of this `kind`: "+strings.Join(auditKinds, ", "))
 	f.StringVar(&q.Outcome, "outcome", "",
 		"`outcome`: ok, error (the tool reported a failure) or failed (denied, or not possible)")
-	f.StringVar(&q.Effect, "effect", "", "policy's decision, its `effect`: allow, ask (a person decides) or deny")
+	f.StringVar(&q.Effect, "effect", "", "the policy's `decision`: allow, ask (a person decides) or deny")
 	f.StringVar(&since, "since", "", "from this `time` on")
 	f.StringVar(&until, "until", "", "before this `time`")
 	f.StringVar(&q.Before, "before", "", "only records older than this `record`: the next page")

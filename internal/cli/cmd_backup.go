@@ -21,9 +21,9 @@ func backupCommand(a *app) *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Write an encrypted copy of the data folder",
 		Long: `Writes a copy of the data folder to a new file, as of one moment, also while a process uses the folder.
-It is encrypted and authenticated in the format of age: with a passphrase, which is the first line of a file,
-or for recipients (age1...), whose keys age-keygen makes. It has the folder's key, unless that is in
-$BIPLANE_KEY.
+It is encrypted and authenticated in the format of age: with a passphrase, which is the first line of a
+file, or for recipients (age1...), whose keys age-keygen makes. It has the folder's key, unless that is
+in $BIPLANE_KEY.
 
 First a checkpoint of the record is made, which biplane restore compares the restored record with.`,
 		Example: `  biplane backup monday.backup --passphrase-file secret.txt
@@ -87,12 +87,12 @@ func restoreCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Make a data folder from a backup",
-		Long: `Makes the data folder from a file that biplane backup has written. The folder must be missing or
-empty. It appears only when every file was compared with its digest and the record was verified, also against the
-checkpoint in the backup. If this command is stopped, the folder is not there.
+		Long: `Makes the data folder from a file that biplane backup has written. The folder must be missing or empty.
+It appears only after every file has been compared with its digest and the record has been verified,
+also against the checkpoint in the backup. If this command is stopped, no folder is created.
 
-Programs that ran at the time of the backup end as interrupted with the next start: what they did afterwards
-is unknown.`,
+Programs that ran at the time of the backup end as interrupted with the next start: what they did
+afterwards is unknown.`,
 		Example: `  biplane restore monday.backup --passphrase-file secret.txt
   biplane restore monday.backup --identity key.txt --data-dir /srv/biplane`,
 		Args: cobra.ExactArgs(1),

@@ -17,11 +17,11 @@ import (
 func imageCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "image",
-		Short: "Build, list and remove the images that sandboxes are made of",
-		Long: `Programs in process sandboxes have the programs and packages of this host. An image has more: packages
-of Debian or npm in a layer above the host's /usr, or all of an OCI image instead of it. A program names
-its image with the argument image, or is given the first that has what it imports. Images are described
-in the configuration (sandbox.images) or on the command line. They are kept in the data folder.`,
+		Short: "Build, list and remove the images that sandboxes are created from",
+		Long: `Programs in process sandboxes have the programs and packages of this host. An image has more: Debian or
+npm packages in a layer above the host's /usr, or all of an OCI image instead of it. A program names its
+image with the argument image, or is given the first that has what it imports. Images are described in
+the configuration (sandbox.images) or on the command line. They are kept in the data folder.`,
 		Example: `  biplane image build data --python numpy,pandas
   biplane image
   biplane run --image data --language python -c 'import pandas; pandas.__version__'
@@ -51,9 +51,9 @@ func imageBuildCommand(a *app) *cobra.Command {
 		Use:   "build NAME",
 		Short: "Build an image from packages, or from an OCI image",
 		Long: `Builds an image as the configuration describes it (sandbox.images.NAME), or from the content that is
-named here. It needs no root. Packages of Debian are those of the host's release and mirrors: run
-apt-get update first if they are not found. Only what the host lacks is downloaded. Scripts of packages
-are not run, neither those of Debian nor those of npm.
+named here. It needs no root. Debian packages are those of the host's release and mirrors: run apt-get
+update first if they are not found. Only what the host lacks is downloaded. Scripts of Debian and npm
+packages are not run.
 
 An OCI image is a layout (a folder), its archive, or an archive of docker save. It is for this host's
 architecture, and replaces the host's /usr.
@@ -84,7 +84,7 @@ The finished image replaces one of the same name. Sandboxes that run keep the ol
 	f := c.Flags()
 	f.StringSliceVar(&content.Python, "python", nil, "Python `modules`, from Debian's packages python3-...")
 	f.StringSliceVar(&content.Node, "node", nil, "npm `packages`")
-	f.StringSliceVar(&content.Packages, "packages", nil, "`packages` of Debian")
+	f.StringSliceVar(&content.Packages, "packages", nil, "Debian `packages`")
 	f.StringVar(&content.OCI, "oci", "", "the `path` of an OCI layout or archive")
 	addOutput(c, &output)
 	return c

@@ -92,7 +92,7 @@ program runs again and may make exactly those writes.`,
 	f.StringVar(&after, "after", "", "the failed `execution` that this program corrects: its calls are not repeated")
 	f.BoolVar(&plan, "plan", false, "ask for approval of all writes of the program at once, before any is made")
 	f.StringVar(&tier, "tier", "", "the weakest `tier` of its sandbox: wasm, or process for the host's interpreters")
-	f.StringVar(&image, "image", "", "the `image` that its sandbox is made of (biplane image list)")
+	f.StringVar(&image, "image", "", "the `image` that its sandbox is created from (biplane image list)")
 	f.DurationVar(&timeout, "timeout", 0, "time limit of the program, without the time of its tools (default 1m)")
 	addOutput(c, &output)
 	f.BoolVar(&asJSON, "json", false,

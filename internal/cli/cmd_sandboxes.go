@@ -24,8 +24,8 @@ func sandboxesCommand(a *app) *cobra.Command {
 		Short: "Create and use sandboxes of your own",
 		Long: `A sandbox of your own is an isolated Linux system with files that are kept. Commands, background
 processes and files in it are for you and your agents: each sandbox is also an MCP server at
-/mcp/sandboxes/ID. An idle sandbox goes to standby. Its processes end with the biplane process that started them: run
-"biplane serve" to keep them. Its files stay until it is ended.`,
+/mcp/sandboxes/ID. An idle sandbox is put on standby. Its processes end with the biplane process that
+started them: run "biplane serve" to keep them. Its files stay until it is ended.`,
 		Example: `  biplane sandboxes create work
   biplane sandboxes exec work -- python3 -c 'print(6 * 7)'
   biplane sandboxes cp data.csv work:data.csv
@@ -131,7 +131,7 @@ func sandboxesCreateCommand(a *app) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&r.Image, "image", "", "`image` that it is made of (default: the host's programs)")
+	c.Flags().StringVar(&r.Image, "image", "", "`image` that it is created from (default: the host's programs)")
 	c.Flags().DurationVar(&ttl, "ttl", 0, "remove it after this `time`")
 	c.Flags().DurationVar(&idle, "idle", 0, "remove it when it was unused for this `time`")
 	c.Flags().DurationVar(&standby, "standby", 0, "freeze it when it was idle for this `time`; -1s: never")
@@ -146,8 +146,8 @@ func sandboxesExecCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "exec NAME -- PROGRAM [ARGUMENT...]",
 		Short: "Run a command in a sandbox",
-		Long: `Runs a command, with its output as it arrives. The exit code is the command's, or 1 if a signal
-ended it.`,
+		Long: `Runs a command, with its output as it arrives. The exit code is the command's, or 1 if a signal ended
+it.`,
 		Example: `  biplane sandboxes exec work -- ls -l
   biplane sandboxes exec work --background -- python3 -m http.server 8000
   echo 'print(6 * 7)' | biplane sandboxes exec work --input -- python3 -`,
@@ -294,7 +294,7 @@ func sandboxesCopyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cp FROM TO",
 		Short: "Copy a file into a sandbox or out of it",
-		Long: `One of both is NAME:PATH, a file of a sandbox. The other is a file here, or - for standard input or
+		Long: `One of the two is NAME:PATH, a file of a sandbox. The other is a file here, or - for standard input or
 output.`,
 		Example: `  biplane sandboxes cp data.csv work:data.csv
   biplane sandboxes cp work:/tmp/out.png out.png`,

@@ -31,7 +31,7 @@ func (s *Sandboxes) CallTool(ctx context.Context, c *tool.Call) (*tool.Result, e
 		return nil, tool.Errorf(tool.NotFound, "sandboxes have no tool %s", c.Tool.Name)
 	}
 	if c.Grant.Tier > tool.Process {
-		return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "policy requires tier %s, and sandboxes of one's own "+
+		return nil, tool.NotSent(tool.Errorf(tool.Unavailable, "policy requires tier %s, and your own sandboxes "+
 			"are of tier %s", c.Grant.Tier, tool.Process))
 	}
 	var a arguments

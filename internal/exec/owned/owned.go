@@ -2,9 +2,9 @@
 // principal, with files that outlive their processes. Their operations are tools (ListTools), so
 // each is a call that passes the gateway.
 //
-// A sandbox that is not used goes to standby: its processes are frozen, then their memory is taken
-// back, then they are ended, with the files kept. The next use wakes it, and the answer names the
-// state that it was in.
+// A sandbox that is not used is put on standby: its processes are frozen, then their memory is
+// taken back, then they are ended, with the files kept. The next use wakes it, and the answer names
+// the state that it was in.
 package owned
 
 import (

@@ -196,7 +196,7 @@ func TestDebianPackage(t *testing.T) {
 	m, err := BuildImage(t.Context(), s, "greeter", image.Description{Packages: []string{"hello"}},
 		func(line string) { lines = append(lines, line) })
 	if err != nil {
-		t.Skipf("packages of Debian can't be installed here: %v", err)
+		t.Skipf("Debian packages can't be installed here: %v", err)
 	}
 	l, err := s.UseImage("greeter")
 	if err != nil {

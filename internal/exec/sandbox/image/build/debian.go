@@ -35,7 +35,7 @@ func (j *job) installDebian(ctx context.Context) error {
 	}
 	for _, program := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return tool.Errorf(tool.Unavailable, "this host has no %s, so packages of Debian can't be installed: use "+
+			return tool.Errorf(tool.Unavailable, "this host has no %s, so Debian packages can't be installed: use "+
 				"an OCI image", program)
 		}
 	}
