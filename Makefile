@@ -9,7 +9,7 @@
 #                 and a tenth as many process sandboxes, of which nothing may be left
 # make servers    the calls of 14 popular MCP servers, with and without Biplane; installs the servers (npm) into .tools/servers
 # make crash      kill -9 at each step of executions with ten writes, of executions that wait for a person, of plans, and of recoveries,
-#                 and N (2000) times at random, counted at a real upstream
+#                 and N (2000) times at random, counted at a real upstream; and of prune, backup, restore and reload
 # make fuzz       each fuzz target for FUZZTIME (30s)
 # make release    archives, checksums, lists of components and a formula for Homebrew, in dist; VERSION names the release
 # make generate   translate the engine and build the guest's prelude again
