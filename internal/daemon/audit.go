@@ -54,7 +54,7 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inspectTime)
 		defer cancel()
 		d.keeper.ledger.Inspect()
-		d.prune(ctx)
+		d.pruneRecord(ctx)
 		return
 	case <-time.After(checkDelay):
 	}
@@ -62,13 +62,13 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 	t, attest := time.NewTicker(pruneEvery), time.NewTicker(attestEvery)
 	defer t.Stop()
 	defer attest.Stop()
-	d.prune(ctx)
+	d.pruneRecord(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			d.prune(ctx)
+			d.pruneRecord(ctx)
 		case <-attest.C:
 			if err := d.keeper.store.Attest(ctx); err != nil && ctx.Err() == nil {
 				d.log.Warn("audit witness not written", "err", err)
@@ -77,8 +77,8 @@ func (d *Daemon) keepAudit(ctx context.Context) {
 	}
 }
 
-// prune deletes records and approvals whose retention has expired.
-func (d *Daemon) prune(ctx context.Context) {
+// pruneRecord deletes records and approvals whose retention has expired.
+func (d *Daemon) pruneRecord(ctx context.Context) {
 	if err := d.audit.Prune(ctx); err != nil && ctx.Err() == nil {
 		d.log.Warn("delete old audit data", "err", err)
 	}
