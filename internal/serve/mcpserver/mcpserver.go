@@ -145,7 +145,7 @@ type Limits struct {
 	Calls       int           // tool calls under way; default 512
 	Sessions    int           // sessions of the revisions up to 2025-11-25; default 1,000
 	SessionIdle time.Duration // idle time after which a session is closed; default 30 min
-	// Subscriptions to updates of resources; default 1,000
+	// Subscriptions to updates of resources, and to states of tasks; default 1,000
 	Subscriptions int
 	Tasks         int           // calls that became tasks; default 1,000
 	TaskAfter     time.Duration // time after which a call becomes a task; default 10 s

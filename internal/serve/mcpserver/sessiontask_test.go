@@ -183,10 +183,11 @@ func TestRequestsWithoutParams(t *testing.T) {
 }
 
 // named is a transport that says who sends a request.
-type named struct{ who string }
+type named struct{ who, authorization string }
 
 func (n named) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("X-Who", n.who)
+	r.Header.Set("Authorization", n.authorization)
 	return http.DefaultTransport.RoundTrip(r)
 }
 
@@ -200,10 +201,10 @@ func byName(cfg *mcpserver.Config) {
 	}
 }
 
-// dialAs connects a client of a principal.
-func dialAs(t *testing.T, url, version, who string) *httpPeer {
+// dialAs connects a client of a principal. authorization is sent with each request.
+func dialAs(t *testing.T, url, version, who, authorization string) *httpPeer {
 	t.Helper()
-	p := &httpPeer{url: url, client: &http.Client{Transport: named{who}}, version: version}
+	p := &httpPeer{url: url, client: &http.Client{Transport: named{who, authorization}}, version: version}
 	if version < "2026" {
 		res := p.post(t, request(0, "initialize", `{"protocolVersion":"`+version+
 			`","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`, version), nil)
@@ -226,7 +227,7 @@ func taskServer(t *testing.T, cfg mcpserver.Config) string {
 func TestTasksOfOthers(t *testing.T) {
 	d, release := taskDoor()
 	url := taskServer(t, config(d, mcpserver.Direct))
-	ann, eve := dialAs(t, url, "2025-11-25", "ann"), dialAs(t, url, "2025-11-25", "eve")
+	ann, eve := dialAs(t, url, "2025-11-25", "ann", ""), dialAs(t, url, "2025-11-25", "eve", "")
 	id := newTask(t, ann, taskCall)
 	own := newTask(t, eve, taskCall)
 	for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
@@ -245,7 +246,7 @@ func TestTasksOfOthers(t *testing.T) {
 		}
 	}
 	close(release)
-	again := dialAs(t, url, "2025-11-25", "ann")
+	again := dialAs(t, url, "2025-11-25", "ann", "")
 	if got := about(t, again, "tasks/result", id); !strings.Contains(got, "echoed") {
 		t.Errorf("tasks/result in another session: got %s, want the result", got)
 	}
@@ -261,7 +262,7 @@ func TestTaskFlood(t *testing.T) {
 	cfg := config(d, mcpserver.Direct)
 	cfg.Limits.Tasks, cfg.Limits.TaskKept, cfg.Limits.PageSize = 8, time.Millisecond, 3
 	url := taskServer(t, cfg)
-	ann, eve := dialAs(t, url, "2025-11-25", "ann"), dialAs(t, url, "2025-11-25", "eve")
+	ann, eve := dialAs(t, url, "2025-11-25", "ann", ""), dialAs(t, url, "2025-11-25", "eve", "")
 	const brief = `{"name":"up_echo","arguments":{},"task":{"ttl":0}}`
 	ids := map[string]bool{}
 	for range 8 {
@@ -312,7 +313,7 @@ func TestTaskFlood(t *testing.T) {
 func TestTaskNotices(t *testing.T) {
 	d, release := taskDoor()
 	url := taskServer(t, config(d, mcpserver.Direct))
-	ann := dialAs(t, url, "2025-11-25", "ann")
+	ann := dialAs(t, url, "2025-11-25", "ann", "")
 	open := func(p *httpPeer) *bufio.Reader {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -341,15 +342,21 @@ func TestTaskNotices(t *testing.T) {
 	}
 }
 
+// A subscribed is a stream of notifications, which end closes.
+type subscribed struct {
+	*bufio.Reader
+	end func() error
+}
+
 // listenTo opens a subscription to tasks in revision 2026-07-28.
-func listenTo(t *testing.T, url, who, ids string) *bufio.Reader {
+func listenTo(t *testing.T, url, who, ids string) subscribed {
 	t.Helper()
-	p := &httpPeer{url: url, client: &http.Client{Transport: named{who}}, version: "2026-07-28"}
+	p := &httpPeer{url: url, client: &http.Client{Transport: named{who: who}}, version: "2026-07-28"}
 	body := strings.Replace(request(9, "subscriptions/listen", `{"notifications":{"taskIds":[`+ids+`]}}`, p.version),
 		`clientCapabilities":{}`, `clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1)
 	res := p.post(t, body, nil)
 	t.Cleanup(func() { res.Body.Close() })
-	return bufio.NewReader(res.Body)
+	return subscribed{bufio.NewReader(res.Body), res.Body.Close}
 }
 
 // TestTaskSubscriptions checks that clients of 2026-07-28 can listen to tasks of their principal,
@@ -357,7 +364,7 @@ func listenTo(t *testing.T, url, who, ids string) *bufio.Reader {
 func TestTaskSubscriptions(t *testing.T) {
 	d, release := taskDoor()
 	cfg := config(d, mcpserver.Direct)
-	cfg.Limits.TaskAfter = time.Millisecond
+	cfg.Limits.TaskAfter, cfg.Limits.Subscriptions = time.Millisecond, 1
 	url := taskServer(t, cfg)
 	a := taskAgent{url: url}
 	got := a.sendAs(t, "ann", "tools/call", `{"name":"up_echo","arguments":{}}`)
@@ -366,17 +373,30 @@ func TestTaskSubscriptions(t *testing.T) {
 		t.Fatalf("tools/call: got %s, want a task", got)
 	}
 	eve := listenTo(t, url, "eve", `"`+id+`","task_unknown",7`)
-	await(t, eve, `"taskIds":[]`)
-	await(t, eve, `"result"`) // there is nothing to wait for
+	await(t, eve.Reader, `"taskIds":[]`)
+	await(t, eve.Reader, `"result"`) // there is nothing to wait for
 	ann := listenTo(t, url, "ann", `"`+id+`","`+id+`","task_unknown"`)
-	await(t, ann, `"taskIds":["`+id+`"]`)
-	await(t, ann, `"method":"notifications/tasks","params":{"taskId":"`+id+`","status":"working"`)
+	await(t, ann.Reader, `"taskIds":["`+id+`"]`)
+	await(t, ann.Reader, `"method":"notifications/tasks","params":{"taskId":"`+id+`","status":"working"`)
+	full := listenTo(t, url, "ann", `"`+id+`"`)
+	await(t, full.Reader, `"taskIds":[]`) // there is no room for another subscription
 	close(release)
-	await(t, ann, `"status":"completed"`)
-	late := listenTo(t, url, "ann", `"`+id+`"`)
-	await(t, late, `"status":"completed"`)
+	await(t, ann.Reader, `"status":"completed"`)
+	if err := ann.end(); err != nil {
+		t.Fatalf("close the stream: %v", err)
+	}
+	var late subscribed
+	eventually(t, "there is room again", func() bool {
+		late = listenTo(t, url, "ann", `"`+id+`"`)
+		line, err := late.ReadString('\n')
+		for err == nil && !strings.Contains(line, "taskIds") {
+			line, err = late.ReadString('\n')
+		}
+		return strings.Contains(line, id)
+	})
+	await(t, late.Reader, `"status":"completed"`)
 
-	p := &httpPeer{url: url, client: &http.Client{Transport: named{"ann"}}, version: "2026-07-28"}
+	p := &httpPeer{url: url, client: &http.Client{Transport: named{who: "ann"}}, version: "2026-07-28"}
 	got, _ = p.call(t, "subscriptions/listen", `{"notifications":{"taskIds":["`+id+`"]}}`)
 	if !strings.Contains(got, "-32021") {
 		t.Errorf("without the extension: got %s, want error -32021", got)

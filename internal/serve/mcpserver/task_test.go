@@ -206,6 +206,14 @@ func TestExecutionTasks(t *testing.T) {
 		t.Errorf("tasks/get after a restart: got %s, want 42", got)
 	}
 	others()
+	early := dialAs(t, ann.url, "2025-11-25", "", "Bearer "+ann.key)
+	if got := about(t, early, "tasks/result", ids[0]); !strings.Contains(got, `"text":"42"`) {
+		t.Errorf("tasks/result in 2025-11-25 after a restart: got %s, want 42", got)
+	}
+	own := newTask(t, early, `{"name":"execute","arguments":{"code":"return 6 * 9"},"task":{}}`)
+	if got := about(t, early, "tasks/result", own); !strings.HasPrefix(own, "ex_") || !strings.Contains(got, `"text":"54"`) {
+		t.Errorf("tasks/result of %s: got %s, want 54, and the id of an execution", own, got)
+	}
 	for _, id := range []string{"ex_2611232200000abcdefghijkl", "task_unknown", "", "../x"} {
 		if got := ann.send(t, "tasks/get", `{"taskId":"`+id+`"}`); !strings.Contains(got, "-32602") {
 			t.Errorf("tasks/get %q: got %s, want error -32602", id, got)

@@ -113,8 +113,9 @@ type listening struct {
 
 type listeningKey struct{}
 
-// listenToTasks handles the tasks in subscriptions/listen. A client can listen only to tasks of its
-// principal; others are left out of the acknowledgement, like unknown ones.
+// listenToTasks handles the tasks in subscriptions/listen. Each counts as a subscription. A client
+// can listen only to tasks of its principal; others are left out of the acknowledgement, like
+// unknown ones and those for which there is no room.
 func (s taskNotices) listenToTasks(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		r, ok := req.(*mcp.SubscriptionsListenRequest)
@@ -131,10 +132,16 @@ func (s taskNotices) listenToTasks(next mcp.MethodHandler) mcp.MethodHandler {
 			len(n.ResourceSubscriptions) == 0}
 		for _, id := range ids[:min(len(ids), maxWatched)] {
 			text, _ := id.(string)
-			if k := s.tasks.lookupTask(p, text); k != nil && !slices.Contains(l.tasks, k) {
-				l.tasks = append(l.tasks, k)
+			k := s.tasks.lookupTask(p, text)
+			if k == nil || slices.Contains(l.tasks, k) {
+				continue
 			}
+			if s.subscriptions.room.Acquire(p.ID, 1) != nil {
+				break
+			}
+			l.tasks = append(l.tasks, k)
 		}
+		defer s.subscriptions.room.Release(p.ID, int64(len(l.tasks)))
 		return next(context.WithValue(ctx, listeningKey{}, l), method, req)
 	}
 }

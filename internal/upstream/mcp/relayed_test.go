@@ -227,3 +227,52 @@ func TestQuestionBetweenCalls(t *testing.T) {
 	}
 	calls.Wait()
 }
+
+// A parked is an answering whose client answers when release is closed.
+type parked struct {
+	answering
+	open, release chan struct{}
+}
+
+func (o *parked) OnQuestions(ctx context.Context, asked map[string]tool.Question) (map[string]json.RawMessage, error) {
+	close(o.open)
+	<-o.release
+	return o.answering.OnQuestions(ctx, asked)
+}
+
+// TestQuestionBesideParked checks that a client that doesn't answer doesn't block the questions of
+// the principal's other calls, where the transport doesn't show which call a question is about. No
+// other principal is asked meanwhile.
+func TestQuestionBesideParked(t *testing.T) {
+	cfg := self(t, "raw:")
+	cfg.Questions = true
+	r := start(t, mcp.Hasten(cfg))
+	r.Ready(t)
+	ask := func(who string, o tool.Observer) string {
+		res, err := r.Call(t.Context(), &tool.Call{Tool: &tool.Tool{Name: "ask"}, Observer: o,
+			Principal: tool.Principal{ID: who}})
+		if err != nil {
+			t.Errorf("%s: err = %v", who, err)
+			return ""
+		}
+		return string(res.Raw)
+	}
+	first := &parked{answering{capabilities: everyCapability}, make(chan struct{}), make(chan struct{})}
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		if got := ask("ann", first); !strings.Contains(got, "decline") {
+			t.Errorf("the parked call: got %s, want its answer", got)
+		}
+	})
+	<-first.open
+	for who, want := range map[string]string{"ann": "decline", "bob": "cancel"} {
+		if got := ask(who, &answering{capabilities: everyCapability}); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", who, got, want)
+		}
+	}
+	close(first.release)
+	calls.Wait()
+	if first.rounds != 1 {
+		t.Errorf("the parked call was asked %d times, want once", first.rounds)
+	}
+}
