@@ -211,7 +211,8 @@ func TestExecutionTasks(t *testing.T) {
 		t.Errorf("tasks/result in 2025-11-25 after a restart: got %s, want 42", got)
 	}
 	own := newTask(t, early, `{"name":"execute","arguments":{"code":"return 6 * 9"},"task":{}}`)
-	if got := about(t, early, "tasks/result", own); !strings.HasPrefix(own, "ex_") || !strings.Contains(got, `"text":"54"`) {
+	got = about(t, early, "tasks/result", own)
+	if !strings.HasPrefix(own, "ex_") || !strings.Contains(got, `"text":"54"`) {
 		t.Errorf("tasks/result of %s: got %s, want 54, and the id of an execution", own, got)
 	}
 	for _, id := range []string{"ex_2611232200000abcdefghijkl", "task_unknown", "", "../x"} {

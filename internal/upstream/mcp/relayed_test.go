@@ -234,7 +234,8 @@ type parked struct {
 	open, release chan struct{}
 }
 
-func (o *parked) OnQuestions(ctx context.Context, asked map[string]tool.Question) (map[string]json.RawMessage, error) {
+func (o *parked) OnQuestions(ctx context.Context, asked map[string]tool.Question) (map[string]json.RawMessage,
+	error) {
 	close(o.open)
 	<-o.release
 	return o.answering.OnQuestions(ctx, asked)
