@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"slices"
 	"time"
 )
 
@@ -10,6 +12,31 @@ import (
 type PolicyFile struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
+}
+
+// PolicyFiles are the files of the policies in force.
+type PolicyFiles struct {
+	Folder string       `json:"folder,omitempty"` // empty: the policies are built in
+	Digest string       `json:"digest"`           // of the names and texts of all files
+	Files  []PolicyFile `json:"files"`            // by name
+	Fixed  string       `json:"fixed,omitempty"`  // why they can't be changed here; empty if they can
+}
+
+// WithFile returns the files with f in place of the one with its name. Without a text, f is
+// removed.
+func (p *PolicyFiles) WithFile(f PolicyFile) []PolicyFile {
+	next := slices.DeleteFunc(slices.Clone(p.Files), func(old PolicyFile) bool { return old.Name == f.Name })
+	if f.Text != "" {
+		next = append(next, f)
+	}
+	return next
+}
+
+// A PolicyEdit replaces a file of the policies in force, adds one or, with an empty text, removes
+// it.
+type PolicyEdit struct {
+	Digest string     `json:"digest"` // of the files that were read; others have not been changed since
+	File   PolicyFile `json:"file"`
 }
 
 // A PolicyProblem is one error in the policies.
@@ -121,6 +148,24 @@ type PolicyUndecided struct {
 // PolicySchema returns the Cedar schema of everything that policies can name.
 func (c *Client) PolicySchema(ctx context.Context) (string, error) {
 	return get[string](ctx, c, "/policy/schema")
+}
+
+// A PolicyFolder reads and changes the files of the policies in force.
+type PolicyFolder struct{ Client *Client }
+
+// ReadFiles returns the files of the policies in force.
+func (p PolicyFolder) ReadFiles(ctx context.Context) (*PolicyFiles, error) {
+	return get[*PolicyFiles](ctx, p.Client, "/policy/files")
+}
+
+// EditFile changes one file of the policies, and puts the new policies into force. It returns
+// their report.
+func (p PolicyFolder) EditFile(ctx context.Context, e PolicyEdit) (*PolicyReport, error) {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	return ask[*PolicyReport](ctx, p.Client, http.MethodPut, "/policy/files", body)
 }
 
 // CheckPolicy checks policies against the current tools. If files is empty, it checks the policies

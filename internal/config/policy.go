@@ -82,7 +82,8 @@ func (r *reader) readLabels(n *node, what string) []string {
 	return list
 }
 
-func (c *Config) policyFiles() ([]policy.File, error) {
+// PolicyFiles reads the configured policies.
+func (c *Config) PolicyFiles() ([]policy.File, error) {
 	if c.PolicyDir == "" {
 		f, ok := policy.Starter(c.Policy)
 		if !ok {
@@ -132,10 +133,15 @@ func ReadPolicies(dir string) ([]policy.File, error) {
 
 // Engine returns an engine of the configured policies. The error describes what is wrong with them.
 func (c *Config) Engine() (*policy.Engine, error) {
-	files, err := c.policyFiles()
+	files, err := c.PolicyFiles()
 	if err != nil {
 		return nil, err
 	}
+	return c.EngineOf(files)
+}
+
+// EngineOf is like Engine, with other files.
+func (c *Config) EngineOf(files []policy.File) (*policy.Engine, error) {
 	e, err := policy.New(policy.Config{Name: c.Policy, Files: files, Rules: c.Tools,
 		Tier: c.Sandbox.Tier, Strongest: c.Sandbox.Strongest})
 	if err != nil {

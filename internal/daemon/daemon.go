@@ -308,7 +308,7 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 	})
 	d.servers.http = httpapi.New(d.onRecord(d.addAuthentication(httpapi.Config{
 		Door: door, Index: d.index, Process: d,
-		Policies: d.newPolicyDesk(d.upstreams),
+		Policies: policyService{d.newPolicyDesk(d.upstreams), policyEditor{d}},
 		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor,
 		Approvals: d.shownRequests(), Usage: d.meters.usage, Principal: local,
 		SignIns: d.upstreams.signIns, Hints: d.upstreams,

@@ -29,7 +29,7 @@ type policies struct {
 	gate   atomic.Pointer[gateway.Gateway]
 	engine atomic.Pointer[policy.Engine]
 
-	looked string // version or error of the files at the last look of watchFolder
+	folder policyFolder
 
 	mu      sync.Mutex
 	problem string // why the newest files are not in force; may be empty
@@ -43,6 +43,13 @@ type policyObserver interface {
 	// recordPolicy is called when new policies are in force, or when they were rejected: err is the
 	// reason, and inForce stays in force.
 	recordPolicy(ctx context.Context, inForce *policy.Engine, err error)
+}
+
+// A policyFolder is the state of the folder of policies. Its lock is held from the reading of files
+// until their policies are in force, so that older ones don't replace newer ones.
+type policyFolder struct {
+	mu     sync.Mutex
+	looked string // version or error of the files at the last look of watchFolder
 }
 
 // newPolicies loads the policies. The error describes what is wrong with them.
@@ -123,6 +130,8 @@ func (p *policies) state() (e *policy.Engine, problem string) {
 // watchFolder is like reloadFolder, but waits until the files are the same in two checks in a row:
 // an editor that is writing them may have removed or emptied one.
 func (p *policies) watchFolder(ctx context.Context) {
+	p.folder.mu.Lock()
+	defer p.folder.mu.Unlock()
 	s := p.settings.Load()
 	if s.PolicyDir == "" {
 		return
@@ -134,8 +143,8 @@ func (p *policies) watchFolder(ctx context.Context) {
 	} else {
 		now = e.Version()
 	}
-	if now != p.looked {
-		p.looked = now
+	if now != p.folder.looked {
+		p.folder.looked = now
 		return
 	}
 	p.applyFolder(ctx, e, err)
@@ -144,6 +153,8 @@ func (p *policies) watchFolder(ctx context.Context) {
 // reloadFolder puts the current policies of the folder into force, if there is one. Invalid files
 // are ignored.
 func (p *policies) reloadFolder(ctx context.Context) {
+	p.folder.mu.Lock()
+	defer p.folder.mu.Unlock()
 	s := p.settings.Load()
 	if s.PolicyDir == "" {
 		return

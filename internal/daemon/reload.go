@@ -171,6 +171,8 @@ func (r *reloader) replaceSettings(fresh *config.Config) error {
 	lock := next.Definitions.Lock
 	next.Definitions = fresh.Definitions
 	next.Definitions.Lock = lock
+	r.d.policies.folder.mu.Lock()
+	defer r.d.policies.folder.mu.Unlock()
 	e, err := next.Engine()
 	if err != nil {
 		return err

@@ -254,6 +254,7 @@ type policyData struct {
 	Matrix   []matrixRow
 	Next     string
 	Names    []string
+	MayEdit  bool
 }
 
 // A matrixRow says who may call a tool.
@@ -273,7 +274,8 @@ func (s *Server) showPolicy(v *visit) error {
 	if err != nil {
 		return ownError(err)
 	}
-	d := &policyData{Report: report, Roles: matrixRoles, Role: cmp.Or(q.Get("role"), "user"), Text: q.Get("arguments")}
+	d := &policyData{Report: report, Roles: matrixRoles, Role: cmp.Or(q.Get("role"), "user"), Text: q.Get("arguments"),
+		MayEdit: v.mayUse(editPolicyRoute)}
 	if path := q.Get("tool"); path != "" {
 		if len(d.Text) > maxPolicyText {
 			return tool.Errorf(tool.Limit, "the arguments are larger than %d KiB", maxPolicyText>>10)

@@ -156,6 +156,8 @@ func listPages() []page {
 		{"POST /sessions/{session}", looks, (*Server).changeSession},
 		{"GET /sessions/{session}/file", looks, (*Server).downloadFile},
 		{"GET /policy", looks, (*Server).showPolicy},
+		{"GET /policy/edit", looks, showPolicyFile},
+		{"POST " + policyFormPath, looks, editPolicy},
 		{"GET /audit", looks, (*Server).listRecords},
 		{"GET /audit/export", looks, (*Server).exportRecord},
 		{"POST /audit/verify", looks, (*Server).verifyRecord},
@@ -204,6 +206,17 @@ const (
 	signInBytes = 3*maxCredential + 4096 // a credential, escaped, and the next page
 )
 
+// maxBytes returns the maximum size of the page's form.
+func (p page) maxBytes() int64 {
+	switch {
+	case p.access == anyone:
+		return signInBytes
+	case strings.HasSuffix(p.pattern, " "+policyFormPath):
+		return policyFormBytes
+	}
+	return formBytes
+}
+
 // Handler serves the pages to those whom a lets in. It expects that Host and Origin were checked:
 // see the listeners of package httpapi.
 func (s *Server) Handler(a Access) http.Handler {
@@ -251,11 +264,7 @@ func (s *Server) serveVisit(v *visit, p page) error {
 		}
 	}
 	if v.r.Method == http.MethodPost {
-		most := int64(formBytes)
-		if p.access == anyone {
-			most = signInBytes
-		}
-		release, err := v.access.Gate.ReadBody(v.w, v.r, v.who, most)
+		release, err := v.access.Gate.ReadBody(v.w, v.r, v.who, p.maxBytes())
 		if err != nil {
 			return err
 		}

@@ -260,6 +260,10 @@ var operations = map[string]apidoc.Operation{
 			optionalText("by", "what to group by, with commas")}},
 
 	"GET /policy/schema": {ID: "policySchema", Summary: "The schema of policies", Result: typeOf[string]()},
+	"GET /policy/files": {ID: "policyFiles", Summary: "The files of the policies in force",
+		Result: typeOf[api.PolicyFiles]()},
+	"PUT /policy/files": {ID: "editPolicy", Summary: "Change a file of the policies, and put them into force",
+		Body: typeOf[api.PolicyEdit](), Result: typeOf[api.PolicyReport]()},
 	"POST /policy/check": {ID: "checkPolicy", Summary: "Check policies", Result: typeOf[api.PolicyReport](),
 		Body: typeOf[struct {
 			Files []api.PolicyFile `json:"files,omitempty"`

@@ -8,16 +8,42 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Policies answers questions about policies. It changes nothing.
+// Policies answers questions about policies, and changes their files.
 type Policies interface {
+	PolicyDesk
+	PolicyEditor
+}
+
+// A PolicyDesk answers questions about policies. It changes nothing.
+type PolicyDesk interface {
 	Schema(ctx context.Context) string
 	Check(ctx context.Context, files []api.PolicyFile) (*api.PolicyReport, error)
 	Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAnswer, error)
 	Replay(ctx context.Context, who tool.Principal, r api.PolicyReplayRequest) (*api.PolicyReplay, error)
 }
 
-// policyRoutes answers questions about policies.
+// A PolicyEditor reads and changes the files of the policies in force.
+type PolicyEditor interface {
+	ListFiles() (*api.PolicyFiles, error)
+	EditFile(ctx context.Context, who tool.Principal, e api.PolicyEdit) (*api.PolicyReport, error)
+}
+
+// policyRoutes answers questions about policies, and changes their files.
 type policyRoutes struct{ policies Policies }
+
+func (h *policyRoutes) listFiles(w http.ResponseWriter, r *http.Request) {
+	files, err := h.policies.ListFiles()
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, files)
+}
+
+func (h *policyRoutes) editFile(w http.ResponseWriter, r *http.Request) {
+	var q api.PolicyEdit
+	answerPolicy(w, r, &q, func() (any, error) { return h.policies.EditFile(r.Context(), principalOf(r), q) })
+}
 
 func (h *policyRoutes) policySchema(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, h.policies.Schema(r.Context()))

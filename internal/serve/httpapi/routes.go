@@ -119,6 +119,8 @@ func (s *Server) listRoutes() []route {
 		{"POST " + api.Prefix + "/approvals/{id}", approver, controls, approvals.decideApproval},
 		{"GET " + api.Prefix + "/usage", viewer, reads, usage.showUsage},
 		{"GET " + api.Prefix + "/policy/schema", auditor, reads, policies.policySchema},
+		{"GET " + api.Prefix + "/policy/files", auditor, reads, policies.listFiles},
+		{"PUT " + api.Prefix + "/policy/files", admin, reads, policies.editFile},
 		{"POST " + api.Prefix + "/policy/check", auditor, reads, policies.policyCheck},
 		{"POST " + api.Prefix + "/policy/explain", auditor, reads, policies.policyExplain},
 		{"POST " + api.Prefix + "/policy/replay", auditor, waits, policies.policyReplay},

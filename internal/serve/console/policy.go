@@ -1,0 +1,113 @@
+package console
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+const (
+	policyFormPath  = "/policy/edit"
+	policyFormBytes = 1 << 20 // a file of the largest size, escaped
+	editPolicyRoute = "PUT /policy/files"
+)
+
+// A policyEdit is what the page of a policy file shows.
+type policyEdit struct {
+	*api.PolicyFiles
+	Name, Text string // of the file that is edited
+	Days       string // of the record that are replayed
+	Report     *api.PolicyReport
+	Replay     *api.PolicyReplay
+	Notice     string
+	MaySave    bool
+}
+
+// showPolicyFile shows a file of the policies in force, to edit.
+func showPolicyFile(s *Server, v *visit) error {
+	files, err := api.PolicyFolder{Client: s.clientOf(v)}.ReadFiles(v.r.Context())
+	if err != nil {
+		return ownError(err)
+	}
+	q := v.r.URL.Query()
+	d := &policyEdit{PolicyFiles: files, Name: q.Get("file"), Days: "7"}
+	if d.Name == "" && !q.Has("new") && len(files.Files) > 0 {
+		d.Name = files.Files[0].Name
+	}
+	if i := slices.IndexFunc(files.Files, func(f api.PolicyFile) bool { return f.Name == d.Name }); i >= 0 {
+		d.Text = files.Files[i].Text
+	} else if d.Name != "" {
+		return tool.Errorf(tool.NotFound, "there is no file %s among the policies", tool.VisibleLine(d.Name))
+	}
+	d.MaySave = files.Fixed == "" && v.mayUse(editPolicyRoute)
+	s.renderPage(v, http.StatusOK, "policy-edit.html", d)
+	return nil
+}
+
+// editPolicy shows the mistakes in changed policies, and what they would have decided on recorded
+// calls. It saves them only after it has shown this for the same text.
+func editPolicy(s *Server, v *visit) error {
+	f, c, ctx := v.r.PostForm, s.clientOf(v), v.r.Context()
+	d, next, err := readPolicyForm(s, v)
+	if err != nil {
+		return err
+	}
+	if d.Report, err = c.CheckPolicy(ctx, next); err != nil {
+		return ownError(err)
+	}
+	if f.Get("action") == "save" && d.Report.Version != "" && f.Get("seen") == d.Report.Version {
+		_, err := api.PolicyFolder{Client: c}.EditFile(ctx,
+			api.PolicyEdit{Digest: d.Digest, File: api.PolicyFile{Name: d.Name, Text: d.Text}})
+		if err == nil {
+			http.Redirect(v.w, v.r, "/policy", http.StatusSeeOther)
+			return nil
+		}
+		d.Notice = problemOf(err)
+	} else if f.Get("action") == "save" && d.Notice == "" {
+		d.Notice = "Nothing was saved: see first what this text would have decided."
+	}
+	if len(d.Report.Problems) == 0 {
+		days := parseNumber(d.Days, 0)
+		if days < 1 || days > 366 {
+			return tool.Errorf(tool.Invalid, "days must be a number from 1 to 366")
+		}
+		if d.Replay, err = c.ReplayPolicy(ctx, api.PolicyReplayRequest{Files: next,
+			Since: time.Now().UTC().AddDate(0, 0, -days)}); err != nil {
+			return ownError(err)
+		}
+	}
+	s.renderPage(v, http.StatusOK, "policy-edit.html", d)
+	return nil
+}
+
+// readPolicyForm returns the content of the form, and the policies with the file in it.
+func readPolicyForm(s *Server, v *visit) (*policyEdit, []api.PolicyFile, error) {
+	f := v.r.PostForm
+	files, err := api.PolicyFolder{Client: s.clientOf(v)}.ReadFiles(v.r.Context())
+	if err != nil {
+		return nil, nil, ownError(err)
+	}
+	d := &policyEdit{PolicyFiles: files, Name: strings.TrimSpace(f.Get("file")), Days: cmp.Or(f.Get("days"), "7"),
+		Text: strings.ReplaceAll(f.Get("text"), "\r\n", "\n"), MaySave: files.Fixed == "" && v.mayUse(editPolicyRoute)}
+	if strings.TrimSpace(d.Text) == "" {
+		d.Text = ""
+	}
+	if d.Name == "" {
+		return nil, nil, tool.Errorf(tool.Invalid, "the file needs a name, such as mail.cedar")
+	}
+	next := files.WithFile(api.PolicyFile{Name: d.Name, Text: d.Text})
+	if len(next) == 0 {
+		return nil, nil, tool.Errorf(tool.Invalid, "there would be no policies, and every call would be denied: "+
+			"nothing was changed")
+	}
+	if digest := f.Get("digest"); digest != files.Digest {
+		d.Digest, d.Notice = digest, "The policies have changed since you opened this page. To save, copy your text, "+
+			"open the page again, and repeat your change."
+	}
+	return d, next, nil
+}
