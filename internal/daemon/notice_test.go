@@ -52,3 +52,34 @@ func TestNotices(t *testing.T) {
 		t.Errorf("StopExecution: %v", err)
 	}
 }
+
+// TestNoticesAfterReload changes the address of a channel, and adds one, while the daemon runs.
+func TestNoticesAfterReload(t *testing.T) {
+	got := make(chan string, 10)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.URL.Path }))
+	t.Cleanup(hook.Close)
+	text := "policy: open\nnotify: { a: { webhook: '" + hook.URL + "/first', secret: 0123456789abcdef } }\n"
+	d, e := runEdited(t, text)
+	sent := func(want ...string) {
+		t.Helper()
+		all, err := api.Notices{Client: d.Client()}.SendTest(t.Context(), "")
+		if err != nil || len(all) != len(want) {
+			t.Fatalf("SendTest: %+v, %v, want %d channels", all, err, len(want))
+		}
+		for _, path := range want {
+			if at := <-got; at != path {
+				t.Errorf("the notice arrived at %s, want %s", at, path)
+			}
+		}
+	}
+	sent("/first")
+	e.change(strings.ReplaceAll(text, "/first'", "/second'"))
+	if s := statusOf(t, d); s.Reload == nil || s.Reload.Problem != "" || len(s.Reload.Restart) > 0 {
+		t.Fatalf("the reload is %+v, want it in force", s.Reload)
+	}
+	sent("/second")
+	e.change("policy: open\n")
+	if all, err := (api.Notices{Client: d.Client()}).ListChannels(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("the channels are %+v, %v, want none", all, err)
+	}
+}

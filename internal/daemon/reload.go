@@ -21,7 +21,7 @@ import (
 
 // reloadable lists the parts of the configuration that come into force without a restart, beside
 // those with upstreams.
-var reloadable = []string{"$schema", "mcpServers", "policy", "tools", "definitions", "limits", "start_wait"}
+var reloadable = []string{"$schema", "mcpServers", "policy", "tools", "definitions", "limits", "start_wait", "notify"}
 
 // lookTime is the interval between looks at the files of the configuration and its policies.
 const lookTime = time.Second
@@ -45,12 +45,32 @@ type reloader struct {
 	settings atomic.Pointer[config.Config] // in force
 	state    atomic.Pointer[api.Reload]    // nil before the first reload
 	reviewed *review                       // what is wrong with the settings in force
+	notify   map[string][sha256.Size]byte  // digests of the channels for notices in force
 }
 
 func newReloader(d *Daemon, key *secret.Key) *reloader {
 	r := &reloader{d: d, key: key, reviewed: newReview()}
 	r.settings.Store(d.cfg.Settings)
+	r.notify = listNotify(d.cfg.Settings)
 	return r
+}
+
+// listNotify returns the digests of the channels for notices.
+func listNotify(s *config.Config) map[string][sha256.Size]byte {
+	out := maps.Clone(s.Parts)
+	maps.DeleteFunc(out, func(name string, _ [sha256.Size]byte) bool {
+		part, _, _ := strings.Cut(name, ".")
+		return part != "notify"
+	})
+	return out
+}
+
+// replaceNotify replaces the channels for notices if one has changed.
+func (r *reloader) replaceNotify(fresh *config.Config) {
+	if next := listNotify(fresh); !maps.Equal(next, r.notify) {
+		r.notify = next
+		r.d.servers.notices.ReplaceRoutes(fresh.Notify.Routes)
+	}
 }
 
 // A fileState identifies a version of a file, without reading it.
@@ -167,7 +187,7 @@ func (r *reloader) replaceSettings(fresh *config.Config) error {
 	next.Origin, next.Warnings = fresh.Origin, fresh.Warnings
 	next.Servers, next.APIs = fresh.Servers, fresh.APIs
 	next.Policy, next.PolicyDir, next.Tools = fresh.Policy, fresh.PolicyDir, fresh.Tools
-	next.Limits, next.StartWait = fresh.Limits, fresh.StartWait
+	next.Limits, next.StartWait, next.Notify = fresh.Limits, fresh.StartWait, fresh.Notify
 	lock := next.Definitions.Lock
 	next.Definitions = fresh.Definitions
 	next.Definitions.Lock = lock
@@ -183,6 +203,7 @@ func (r *reloader) replaceSettings(fresh *config.Config) error {
 	if err := r.d.policies.replaceSettings(&next, e); err != nil {
 		return err
 	}
+	r.replaceNotify(fresh)
 	r.d.upstreams.pins.settings.Store(&next)
 	r.settings.Store(&next)
 	r.state.Store(&api.Reload{Time: time.Now().UTC().Truncate(time.Second), Restart: r.listRestart(fresh)})

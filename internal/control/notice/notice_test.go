@@ -16,9 +16,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/mail"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/emersion/go-sasl"
@@ -392,3 +394,62 @@ func TestSendTest(t *testing.T) {
 		t.Error("a test without channels succeeds")
 	}
 }
+
+// TestReplaceRoutes replaces a channel that fails while notices wait for it. Its successor sends
+// them, in order, and a channel that is gone is sent none.
+func TestReplaceRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails, works, gone := &recordingChannel{fail: true}, &recordingChannel{}, &recordingChannel{}
+		n := notice.NewNotifier(notice.Config{Routes: []notice.Route{{Name: "a", Channel: fails, Rate: 60},
+			{Name: "b", Channel: gone}}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		work.Go(func() { n.SendNotices(ctx) })
+		n.AddNotice(notice.Notice{Kind: notice.Breaker, Subject: "first"})
+		n.AddNotice(notice.Notice{Kind: notice.Breaker, Subject: "second" + strings.Repeat("x", 1000) + "\n"})
+		synctest.Wait()
+		before := gone.count()
+		n.ReplaceRoutes([]notice.Route{{Name: "a", Channel: works, Rate: 60}})
+		n.AddNotice(notice.Notice{Kind: notice.Breaker, Subject: "third"})
+		time.Sleep(time.Minute)
+		got := works.subjects()
+		if len(got) != 3 || !slices.Contains(got, "first") || !slices.Contains(got, "third") || gone.count() != before {
+			t.Errorf("the new channel sent %q, want all three", got)
+		}
+		for _, s := range got {
+			if len(s) > 200 || strings.Contains(s, "\n") {
+				t.Errorf("a subject has %d bytes, want it bounded and on one line", len(s))
+			}
+		}
+		cancel()
+		work.Wait()
+	})
+}
+
+// A recordingChannel records what is sent to it.
+type recordingChannel struct {
+	fail bool
+
+	mu   sync.Mutex
+	sent []string
+}
+
+func (c *recordingChannel) DescribePlace() string { return "nowhere" }
+
+func (c *recordingChannel) SendNotice(_ context.Context, n *notice.Notice) error {
+	if c.fail {
+		return tool.Errorf(tool.Unavailable, "it fails")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = append(c.sent, n.Subject)
+	return nil
+}
+
+func (c *recordingChannel) subjects() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.sent)
+}
+
+func (c *recordingChannel) count() int { return len(c.subjects()) }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
@@ -50,7 +51,10 @@ type Pauser interface {
 
 // A Notifier sends notices. It is safe for concurrent use. A nil Notifier sends none.
 type Notifier struct {
-	cfg    Config
+	cfg     Config
+	changed chan struct{} // has one token after routes were replaced
+
+	mu     sync.Mutex
 	routes []*route
 }
 
@@ -78,17 +82,40 @@ func NewNotifier(cfg Config) *Notifier {
 	if cfg.Pauses == nil {
 		cfg.Pauses = realTime{}
 	}
-	n := &Notifier{cfg: cfg}
-	for _, r := range cfg.Routes {
+	n := &Notifier{cfg: cfg, changed: make(chan struct{}, 1)}
+	n.routes = n.makeRoutes(cfg.Routes)
+	return n
+}
+
+func (n *Notifier) makeRoutes(all []Route) (out []*route) {
+	for _, r := range all {
 		if r.Rate <= 0 {
 			r.Rate = DefaultRate
 		}
-		n.routes = append(n.routes, &route{Route: r, log: cfg.Log, clock: cfg.Clock, wait: cfg.Pauses,
+		out = append(out, &route{Route: r, log: n.cfg.Log, clock: n.cfg.Clock, wait: n.cfg.Pauses,
 			wake:   make(chan struct{}, 1),
 			shares: queue.NewShares("notices", "waiting", maxWaiting), lines: map[string][]*Notice{},
 			missed: map[string]int{}, state: State{Name: r.Name, Place: r.Channel.DescribePlace()}})
 	}
-	return n
+	return out
+}
+
+// ReplaceRoutes replaces all channels. Notices that wait for a channel are sent to the one that has
+// its name from now on. Those of a channel that is gone are lost.
+func (n *Notifier) ReplaceRoutes(all []Route) {
+	n.mu.Lock()
+	n.routes = n.makeRoutes(all)
+	n.mu.Unlock()
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (n *Notifier) listRoutes() []*route {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.routes
 }
 
 type realTime struct{}
@@ -111,7 +138,8 @@ func (n *Notifier) AddNotice(one Notice) {
 		return
 	}
 	one.ID, one.Time = "nt_"+rand.Text(), n.cfg.Clock.Now().UTC().Truncate(time.Second)
-	for _, r := range n.routes {
+	one.Subject = text.Cut(tool.VisibleLine(one.Subject), maxSubject) // names of tools are not trusted
+	for _, r := range n.listRoutes() {
 		if len(r.Kinds) == 0 || slices.Contains(r.Kinds, one.Kind) {
 			own := one
 			r.addNotice(&own)
@@ -168,11 +196,44 @@ func (n *Notifier) SendNotices(ctx context.Context) {
 	if n == nil {
 		return
 	}
-	var all sync.WaitGroup
-	for _, r := range n.routes {
-		all.Go(func() { r.sendNotices(ctx) })
+	for {
+		limited, cancel := context.WithCancel(ctx)
+		routes := n.listRoutes()
+		var all sync.WaitGroup
+		for _, r := range routes {
+			all.Go(func() { r.sendNotices(limited) })
+		}
+		select {
+		case <-n.changed:
+		case <-ctx.Done():
+		}
+		cancel()
+		all.Wait()
+		if ctx.Err() != nil {
+			return
+		}
+		n.moveWaiting(routes)
 	}
-	all.Wait()
+}
+
+// moveWaiting moves the notices that wait for replaced channels to the new ones of their names.
+func (n *Notifier) moveWaiting(old []*route) {
+	for _, from := range old {
+		for _, to := range n.listRoutes() {
+			if to.Name != from.Name || to == from {
+				continue
+			}
+			from.mu.Lock()
+			to.mu.Lock()
+			to.state.Sent, to.state.SentAt = to.state.Sent+from.state.Sent, from.state.SentAt
+			to.state.Dropped += from.state.Dropped
+			to.mu.Unlock()
+			from.mu.Unlock()
+			for one := from.nextNotice(); one != nil; one = from.nextNotice() {
+				to.addNotice(one)
+			}
+		}
+	}
 }
 
 // sendNotices sends the notices of one channel, at its rate.
@@ -188,7 +249,11 @@ func (r *route) sendNotices(ctx context.Context) {
 				return
 			}
 		}
-		if r.sendPatiently(ctx, n) != nil || r.wait.WaitFor(ctx, every) != nil {
+		if r.sendPatiently(ctx, n) != nil { // the channel that replaces this one sends it
+			r.addNotice(n)
+			return
+		}
+		if r.wait.WaitFor(ctx, every) != nil {
 			return
 		}
 	}
@@ -245,7 +310,7 @@ func (n *Notifier) ListStates() (out []State) {
 	if n == nil {
 		return nil
 	}
-	for _, r := range n.routes {
+	for _, r := range n.listRoutes() {
 		r.mu.Lock()
 		out = append(out, r.state)
 		r.mu.Unlock()
@@ -256,11 +321,11 @@ func (n *Notifier) ListStates() (out []State) {
 // SendTest sends a test to all channels at once, or to the one with a name, and returns the state
 // of each. The error of a State is that of the test.
 func (n *Notifier) SendTest(ctx context.Context, name, link string) ([]State, error) {
-	if n == nil || len(n.routes) == 0 {
+	if n == nil || len(n.listRoutes()) == 0 {
 		return nil, tool.Errorf(tool.NotFound, "no channel for notices is configured: add notify to the configuration")
 	}
 	var out []State
-	for _, r := range n.routes {
+	for _, r := range n.listRoutes() {
 		if name != "" && r.Name != name {
 			continue
 		}
