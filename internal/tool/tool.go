@@ -129,11 +129,14 @@ type Call struct {
 
 // A Program is what a call has only if a program makes it.
 type Program struct {
-	Execution string // its execution; empty for a call from outside
-	Digest    string // of the program's code
-	Language  string // "typescript", "python" or "bash"
-	Session   string // name of its session; empty if there is none
-	Tier      Tier   // of its sandbox
+	Execution string // its execution; empty for a call from outside, and for one of Sandbox
+	// Sandbox is the id of the sandbox of one's own, or of the hosted server, whose processes make
+	// a connection; otherwise empty.
+	Sandbox  string
+	Digest   string // of the program's code
+	Language string // "typescript", "python" or "bash"
+	Session  string // name of its session; empty if there is none
+	Tier     Tier   // of its sandbox
 	// Findings are the findings of its review; must not be modified.
 	Findings []Finding
 	// Again is the ID of this call's record in an earlier process, if the execution was resumed and
@@ -149,11 +152,12 @@ type Program struct {
 	// Planner decides what becomes of the program's calls that may write. It is set if the program
 	// is being planned or carries out an approved plan. Nil: the calls are sent.
 	Planner Planner
-	// Serving is set if the program implements a tool of a folder; nil: it is an agent's program.
+	// Serving is set if the program implements a tool of a folder, or is a hosted server; nil: it
+	// is an agent's program.
 	Serving *Serving
 }
 
-// A Serving describes the tool that a program implements.
+// A Serving describes the tool that a program implements, or the hosted server that it is.
 type Serving struct {
 	// Tools are the paths of the tools under way, the outermost first: the last one is the
 	// program's, and each was called by the program of the one before.

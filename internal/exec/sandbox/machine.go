@@ -9,6 +9,8 @@ import (
 type MachineDriver interface {
 	// CreateMachine starts a machine. It fails rather than leave out a protection.
 	CreateMachine(ctx context.Context, spec MachineSpec) (Machine, error)
+	// ListMissing returns the protections that machines lack on this host, with their substitutes.
+	ListMissing() []string
 }
 
 // A MachineSpec configures a machine. A zero limit means the driver's default, never "none".
@@ -21,6 +23,10 @@ type MachineSpec struct {
 	Mounts    []Mount // further folders of the host, read-only
 	Memory    int64   // hard limit of the memory of all processes, in bytes
 	Processes int     // maximum number of processes and threads
+	// Network creates the host's end of its network; nil: it has only its own loopback interface.
+	Network Network
+	// Traffic decides on its connections, as long as it exists; nil: it has none.
+	Traffic Traffic
 }
 
 // A Mount is a file or folder of the host that a machine has at the same path, read-only.
@@ -38,6 +44,9 @@ type Machine interface {
 	// ReclaimMemory makes the system reclaim memory of a frozen machine, and returns the amount. An
 	// error names what this host lacks.
 	ReclaimMemory() (freed int64, err error)
+	// RemovedBytes returns how much the files occupy that were removed from Folder, and that its
+	// processes still have open.
+	RemovedBytes() int64
 	// EndSignal returns a channel that is closed when all processes of the machine have ended.
 	EndSignal() <-chan struct{}
 	// EndReason returns why they have ended; nil before that.

@@ -29,8 +29,8 @@ type Gate interface {
 	CloseListeners() error
 }
 
-// Traffic decides on the connections of one program, on behalf of its principal, and records them.
-// It is safe for concurrent use.
+// Traffic decides on the connections of one program, or of one machine, on behalf of its principal,
+// and records them. It is safe for concurrent use.
 type Traffic interface {
 	// ReachesHost reports whether some connection to a host could be permitted. The host is a name
 	// or an address, in lower case.

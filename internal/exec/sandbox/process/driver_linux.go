@@ -110,7 +110,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	if len(c.Runtimes) == 0 {
 		return sandbox.Capabilities{}, errors.Join(errs...)
 	}
-	c.Missing = d.listMissing()
+	c.Missing = d.ListMissing()
 	d.probe.caps = &c
 	return c, nil
 }
@@ -142,8 +142,8 @@ func (d *Driver) probeRuntime(ctx context.Context, r interpreter) (c sandbox.Cap
 	return c, nil
 }
 
-// listMissing returns the protections that this host doesn't provide, with their substitutes.
-func (d *Driver) listMissing() []string {
+// ListMissing returns the protections that this host doesn't provide, with their substitutes.
+func (d *Driver) ListMissing() []string {
 	g := d.groups.findOnce()
 	var out []string
 	if !g.canLimitMemory() {
@@ -334,7 +334,7 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	if !g.canCountCPU() && b.spec.CPU > 0 {
 		s.CPUSeconds = int64(b.spec.CPU/time.Second) + 1
 	}
-	if s.Network, err = b.gate.createGate(d.cfg.Network, b.spec.Runtime); err != nil {
+	if s.Network, err = b.gate.createGate(b.chooseNetwork()); err != nil {
 		return err
 	}
 	if err := b.startProcess(d.cfg.Command, h.files); err != nil {

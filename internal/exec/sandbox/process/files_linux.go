@@ -254,12 +254,7 @@ func environmentOf(s *setup) []string {
 			out = append(out, "NODE_OPTIONS=--use-openssl-ca")
 		}
 	}
-	for _, e := range s.Environment {
-		name := e[:slices.Index([]byte(e), '=')+1]
-		out = slices.DeleteFunc(out, func(o string) bool { return len(o) >= len(name) && o[:len(name)] == name })
-		out = append(out, e)
-	}
-	return out
+	return shell.JoinEnvironment(out, s.Environment)
 }
 
 // descriptorPath returns a path of an open descriptor of this process.

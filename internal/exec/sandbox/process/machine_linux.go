@@ -49,9 +49,20 @@ func (d *Driver) CreateMachine(ctx context.Context, spec sandbox.MachineSpec) (s
 		return nil, err
 	}
 	m := &machine{box: b, done: make(chan struct{})}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed { // together with the driver
+		return nil, errDriverClosed
+	}
+	b.runs.Add(1) // Close waits for it
+	running, cancel := context.WithCancel(context.Background())
+	closeNetwork := b.gate.openTraffic(running, spec.Traffic)
 	go func() {
+		defer b.runs.Done()
 		<-b.ended
 		close(m.done)
+		cancel()
+		closeNetwork()
 	}()
 	return m, nil
 }

@@ -23,10 +23,17 @@ type gate struct {
 	noted  sync.Once
 }
 
+// chooseNetwork returns the network of a sandbox: a machine has its own, or none.
+func (b *box) chooseNetwork() sandbox.Network {
+	if b.machine != nil {
+		return b.machine.Network
+	}
+	return b.d.cfg.Network
+}
+
 // createGate creates the host's end, and returns what the sandbox needs to know.
-// Machines have none: no program's traffic is decided on there.
-func (g *gate) createGate(n sandbox.Network, runtime string) (*netns.Setup, error) {
-	if n == nil || runtime == machineRuntime {
+func (g *gate) createGate(n sandbox.Network) (*netns.Setup, error) {
+	if n == nil {
 		return nil, nil
 	}
 	var err error

@@ -50,7 +50,7 @@ func (c *children) reapForever() {
 // startChild starts a process in a session of its own. The channel receives its status.
 func (c *children) startChild(q *service.Request, in, out, errs *os.File) (int, <-chan syscall.WaitStatus, error) {
 	dir := placeOf(q.Dir)
-	env := slices.Concat(Environment, q.Env)
+	env := JoinEnvironment(syscall.Environ(), q.Env) // the sandbox's, as it was entered
 	path, err := findProgram(q.Command[0], dir, env)
 	if err != nil {
 		return 0, nil, err

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 )
@@ -42,6 +44,20 @@ var Environment = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/u
 	// Caches and settings of tools such as Go's are not files of the program.
 	"XDG_CACHE_HOME=/tmp/.cache", "XDG_CONFIG_HOME=/tmp/.config", "GOPATH=/tmp/.go", "GOTOOLCHAIN=local",
 	"CARGO_HOME=/tmp/.cargo"}
+
+// JoinEnvironment returns variables (NAME=value) of base and more. Those of more replace others of
+// the same name.
+func JoinEnvironment(base, more []string) []string {
+	out := slices.Clone(base)
+	for _, e := range more {
+		name, _, ok := strings.Cut(e, "=")
+		if !ok || name == "" {
+			continue
+		}
+		out = append(slices.DeleteFunc(out, func(o string) bool { return strings.HasPrefix(o, name+"=") }), e)
+	}
+	return out
+}
 
 // ToolScript makes the system run this program for the command tool.
 const ToolScript = "#!" + Executable + " " + ToolCommand + "\n"

@@ -1,0 +1,161 @@
+// Package traffic has the connections of sandboxes decided on and recorded that have no program of
+// an agent: sandboxes of one's own, and those of hosted servers. Each connection is a call of one
+// of Biplane's tools for the network, which passes the gateway.
+package traffic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Hosts decides which hosts a sandbox may reach.
+type Hosts interface {
+	// ReachesHost reports whether some connection that the sandbox of c makes to a host could be
+	// permitted.
+	ReachesHost(c *tool.Call, host string) bool
+	// PermitsConnection reports whether c, a call of one of Biplane's tools for the network, is
+	// permitted without asking a person.
+	PermitsConnection(c *tool.Call) bool
+}
+
+// An Owner is the sandbox whose connections are decided on. It is safe for concurrent use.
+type Owner interface {
+	// DescribeCaller returns on whose behalf the sandbox makes connections now: the Principal, the
+	// Program and the Labels of a call.
+	DescribeCaller() tool.Call
+	// KeepLabels adds labels to those of the sandbox's data, before it receives data that has them.
+	// It reports whether there are more than before.
+	KeepLabels(ctx context.Context, labels []string) (more bool, err error)
+	// AddNote adds a line for those who use the sandbox.
+	AddNote(text string)
+}
+
+// Config configures a Traffic. All fields must be set.
+type Config struct {
+	Owner Owner
+	Hosts Hosts
+	Door  tool.Caller
+	Name  string // begins the ids of its calls, which must be unique
+}
+
+// A Traffic decides on the connections of one sandbox. It is a sandbox.Traffic.
+type Traffic struct {
+	cfg  Config
+	made atomic.Int64
+
+	mu   sync.Mutex
+	open map[*connection]struct{}
+}
+
+// NewTraffic returns the Traffic of a sandbox.
+func NewTraffic(cfg Config) *Traffic {
+	return &Traffic{cfg: cfg, open: map[*connection]struct{}{}}
+}
+
+// newCall returns a call on behalf of the sandbox.
+func (t *Traffic) newCall(name string, arguments json.RawMessage) *tool.Call {
+	c := t.cfg.Owner.DescribeCaller()
+	c.Path, c.Arguments = tool.Own+"."+name, arguments
+	return &c
+}
+
+// ReachesHost reports whether some connection to a host could be permitted.
+func (t *Traffic) ReachesHost(host string) bool {
+	return t.cfg.Hosts.ReachesHost(t.newCall("connect", nil), host)
+}
+
+// PermitsConnection reports whether a call of connect is permitted.
+func (t *Traffic) PermitsConnection(arguments json.RawMessage) bool {
+	return t.cfg.Hosts.PermitsConnection(t.newCall("connect", arguments))
+}
+
+// AddNote adds a line for those who use the sandbox.
+func (t *Traffic) AddNote(text string) { t.cfg.Owner.AddNote(text) }
+
+// A connection is a connection or a request under way.
+type connection struct {
+	tool.NoObserver
+	traffic   *Traffic
+	name      string // of the tool
+	arguments json.RawMessage
+	cancel    context.CancelCauseFunc
+}
+
+// CallNetwork calls one of Biplane's tools for the network through the door.
+func (t *Traffic) CallNetwork(ctx context.Context, name string, arguments json.RawMessage) (*tool.Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	open := &connection{traffic: t, name: name, arguments: arguments, cancel: cancel}
+	t.mu.Lock()
+	t.open[open] = struct{}{}
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.open, open)
+	}()
+	c := t.newCall(name, arguments) // its labels are newer than the connection's entry
+	c.ID = fmt.Sprintf("%s.net%d", t.cfg.Name, t.made.Add(1))
+	c.Observer = open
+	return t.cfg.Door.Call(ctx, c)
+}
+
+// errNewLabels is the error of a connection that policy no longer permits.
+var errNewLabels = tool.Errorf(tool.Denied, "a connection was closed: the sandbox has received data with labels with "+
+	"which policy doesn't permit it")
+
+// DecideAgain ends the connections under way that are no longer permitted: the labels of the
+// sandbox's data have grown, and the data could leave by them.
+func (t *Traffic) DecideAgain() { t.decideOthers(nil) }
+
+// decideOthers decides again on the connections under way, except one.
+func (t *Traffic) decideOthers(except *connection) {
+	t.mu.Lock()
+	var all []*connection
+	for c := range t.open {
+		if c != except {
+			all = append(all, c)
+		}
+	}
+	t.mu.Unlock()
+	for _, c := range all {
+		if !t.cfg.Hosts.PermitsConnection(t.newCall(c.name, c.arguments)) {
+			c.cancel(errNewLabels)
+			t.AddNote("network: " + errNewLabels.Msg)
+		}
+	}
+}
+
+// OnRemark implements tool.Observer.
+func (c *connection) OnRemark(text string) { c.traffic.AddNote(text) }
+
+// OnLabels keeps the labels of what the connection answers, and decides again on the others.
+func (c *connection) OnLabels(labels []string) error {
+	if len(labels) == 0 {
+		return nil
+	}
+	more, err := c.traffic.cfg.Owner.KeepLabels(context.Background(), labels)
+	if err != nil {
+		return err
+	}
+	if more {
+		c.traffic.decideOthers(c)
+	}
+	return nil
+}
+
+// errNoHold is the error of a connection for which a person would have to be asked.
+var errNoHold = tool.NotSent(tool.Errorf(tool.Denied, "a policy asks a person about this connection, and connections "+
+	"can't wait: permit it without @ask"))
+
+// OnHold cancels a connection that would wait for a person.
+func (c *connection) OnHold(h *tool.Hold) {
+	if h != nil {
+		c.cancel(errNoHold)
+	}
+}
