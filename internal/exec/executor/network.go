@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -16,7 +17,7 @@ type Hosts interface {
 	// permitted.
 	ReachesHost(c *tool.Call, host string) bool
 	// PermitsConnection reports whether c, a call of one of Biplane's tools for the network, is
-	// permitted, possibly after a person was asked.
+	// permitted without asking a person.
 	PermitsConnection(c *tool.Call) bool
 }
 
@@ -43,12 +44,20 @@ func (t *traffic) newCall(name string, arguments json.RawMessage) *tool.Call {
 
 // ReachesHost reports whether some connection to a host could be permitted.
 func (t *traffic) ReachesHost(host string) bool {
+	defer t.timeWork()()
 	return t.calls.x.cfg.Hosts.ReachesHost(t.newCall("connect", nil), host)
 }
 
 // PermitsConnection reports whether a call of connect could be permitted.
 func (t *traffic) PermitsConnection(arguments json.RawMessage) bool {
+	defer t.timeWork()()
 	return t.calls.x.cfg.Hosts.PermitsConnection(t.newCall("connect", arguments))
+}
+
+// timeWork returns a function that counts the time since as the host's work for the program.
+func (t *traffic) timeWork() (done func()) {
+	began := time.Now()
+	return func() { t.calls.meter.addHostTime(time.Since(began)) }
 }
 
 // CallNetwork calls one of Biplane's tools for the network through the door.

@@ -123,7 +123,7 @@ func (s *service) resolveName(text string, kind dnsmessage.Type) (netip.Addr, dn
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), dnsmessage.RCodeSuccess
 	case name == "localhost":
 		return none, dnsmessage.RCodeSuccess
-	case !s.traffic.ReachesHost(name):
+	case !s.reachesName(name):
 		s.recordRefusal(name)
 		return none, dnsmessage.RCodeNameError
 	}
@@ -145,9 +145,10 @@ func (s *service) resolveName(text string, kind dnsmessage.Type) (netip.Addr, dn
 // recordRefusal records that a name was refused, once in a run.
 func (s *service) recordRefusal(name string) {
 	s.mu.Lock()
-	known := s.refusals[name] || len(s.refusals) >= maxRecorded
+	c := s.currentCounts()
+	known := c.refusals[name] || len(c.refusals) >= maxRecorded || c.names > maxVerdicts
 	if !known {
-		s.refusals[name] = true
+		c.refusals[name] = true
 	}
 	s.mu.Unlock()
 	if !known {

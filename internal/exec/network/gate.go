@@ -81,7 +81,7 @@ func (g *gate) OpenTraffic(ctx context.Context, t sandbox.Traffic) (close func()
 		t = noTraffic{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &service{gate: g, traffic: t, ctx: ctx, conns: map[net.Conn]struct{}{}, refusals: map[string]bool{}}
+	s := &service{gate: g, traffic: t, ctx: ctx, conns: map[net.Conn]struct{}{}}
 	s.http = s.newServer()
 	s.queue = &connQueue{conns: make(chan net.Conn), done: ctx.Done()}
 	past, never := time.Unix(1, 0), time.Time{}

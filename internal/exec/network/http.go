@@ -169,7 +169,7 @@ func toolFor(r *http.Request) (name string, err error) {
 // serveConnect serves a connection through the proxy.
 func (s *service) serveConnect(w http.ResponseWriter, r *http.Request, o *origin) {
 	t, err := parseTarget(r.RequestURI, 0)
-	if err == nil && !s.traffic.ReachesHost(t.host) {
+	if err == nil && !s.reachesName(t.host) {
 		err = s.callNetwork(s.ctx, "connect", http.MethodConnect, t.makeURL("https", "/"), refusal{})
 	}
 	if err != nil {
@@ -237,7 +237,8 @@ func removeHops(h http.Header) {
 
 // MakeExchange sends the request to the URL that was decided on, and passes the answer on.
 func (x *request) MakeExchange(ctx context.Context, c *egress.Client, u *url.URL) (*tool.Result, error) {
-	var sent byteCount
+	m, _ := tool.MeterFrom(ctx)
+	sent, received := byteCount{meter: m, sent: true}, byteCount{meter: m}
 	body := io.NopCloser(io.TeeReader(x.r.Body, &sent)) // the server closes it
 	out := (&http.Request{Method: x.r.Method, URL: u, Host: u.Host, Header: x.r.Header.Clone(), Body: body,
 		ContentLength: x.r.ContentLength, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
@@ -249,6 +250,9 @@ func (x *request) MakeExchange(ctx context.Context, c *egress.Client, u *url.URL
 		out.Header.Set("User-Agent", "") // Go's own would be sent
 	}
 	resp, err := c.RoundTrip(out)
+	if over := sent.over.Load(); over != nil {
+		return nil, *over
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -260,43 +264,59 @@ func (x *request) MakeExchange(ctx context.Context, c *egress.Client, u *url.URL
 	}
 	x.began = true
 	x.w.WriteHeader(resp.StatusCode)
-	received, err := copyAndFlush(x.w, resp.Body)
+	err = copyAndFlush(x.w, io.TeeReader(resp.Body, &received))
+	if over := received.over.Load(); over != nil {
+		x.broken = true
+		return nil, *over
+	}
 	if err != nil {
 		x.broken = true
 		return nil, tool.Errorf(tool.Unavailable, "the answer of %s ended early: %w", u.Host, err)
 	}
-	return countResult(resp.StatusCode, sent.Load(), received)
+	return countResult(resp.StatusCode, sent.Load(), received.Load())
 }
 
 // copyAndFlush copies a body as it arrives.
-func copyAndFlush(w http.ResponseWriter, r io.Reader) (n int64, err error) {
+func copyAndFlush(w http.ResponseWriter, r io.Reader) error {
 	control := http.NewResponseController(w)
 	b := make([]byte, 32<<10)
 	for {
 		m, err := r.Read(b)
 		if m > 0 {
 			if _, err := w.Write(b[:m]); err != nil {
-				return n, err
+				return err
 			}
-			n += int64(m)
 			if m < len(b) {
 				_ = control.Flush() // writing fails, too, if this does
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return n, nil
+			return nil
 		case err != nil:
-			return n, err
+			return err
 		}
 	}
 }
 
-// A byteCount counts the bytes that are written to it.
-type byteCount struct{ atomic.Int64 }
+// A byteCount counts the bytes that are written to it, until no more may pass.
+type byteCount struct {
+	atomic.Int64
+	meter tool.Meter
+	sent  bool                  // by the program
+	over  atomic.Pointer[error] // why no more may pass; nil: they may
+}
 
 // Write counts.
 func (c *byteCount) Write(b []byte) (int, error) {
 	c.Add(int64(len(b)))
+	sent, received := int64(0), int64(len(b))
+	if c.sent {
+		sent, received = received, sent
+	}
+	if err := c.meter.CountBytes(sent, received); err != nil {
+		c.over.Store(&err)
+		return 0, err
+	}
 	return len(b), nil
 }

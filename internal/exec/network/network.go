@@ -27,7 +27,10 @@ import (
 const (
 	maxNames       = 4096 // that are answered
 	maxConnections = 256  // at a time
-	maxRecorded    = 1000 // refusals in one run; further ones are dropped unrecorded
+	maxRecorded    = 1000 // refusals within countWindow; further ones are dropped unrecorded
+	maxVerdicts    = 5000 // names within countWindow that policy is asked about
+	countWindow    = time.Hour
+	verdictLife    = time.Second
 	maxHeaders     = 64 << 10
 	sniffTime      = 10 * time.Second       // for the first bytes of a client
 	silentTime     = 500 * time.Millisecond // for a client whose protocol may let the server speak first

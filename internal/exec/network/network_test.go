@@ -161,6 +161,11 @@ func TestAttacks(t *testing.T) {
 			printf '\r\nGET / HTTP/1.1\r\nHost: c.test\r\n\r\n' >&3; cat <&3`, ""},
 		{"another Host, late", `exec 3<>/dev/tcp/plain.test/PLAIN; sleep 1
 			printf 'GET / HTTP/1.1\r\nHost: c.test\r\n\r\n' >&3; cat <&3`, ""},
+		{"another Host, with an unknown method, in pieces", `exec 3<>/dev/tcp/plain.test/PLAIN
+			printf PUR >&3; sleep 0.2; printf 'GE / HT' >&3; sleep 0.2
+			printf 'TP/1.1\r\nHost: c.test\r\n\r\n' >&3; cat <&3`, ""},
+		{"another Host, with an unknown method, in pieces, late", `exec 3<>/dev/tcp/plain.test/PLAIN; sleep 1
+			printf PUR >&3; sleep 0.2; printf 'GE / HTTP/1.1\r\nHost: c.test\r\n\r\n' >&3; cat <&3`, ""},
 		{"another Host, with an unknown method", `exec 3<>/dev/tcp/plain.test/PLAIN
 			printf 'PURGE / HTTP/1.1\r\nHost: c.test\r\n\r\n' >&3; cat <&3`, ""},
 		{"a suffix", `curl -sS -o /dev/null -w '%{http_code}' http://evil-a.test/`, "403"},

@@ -50,8 +50,10 @@ type rig struct {
 	seen  []string // requests that arrived: "a.test GET /x"
 	addrs map[string]string
 
-	git    http.Handler // of /git/
-	secret bool         // a request arrived with it
+	git    http.Handler      // of /git/
+	files  map[string][]byte // of an index of packages, by path
+	moves  map[string]string // addresses that names have after their first lookup
+	secret bool              // a request arrived with it
 }
 
 // A rule permits connections.
@@ -66,6 +68,9 @@ func (r *rig) LookupHost(_ context.Context, name string) ([]netip.Addr, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if a, ok := r.addrs[name]; ok {
+		if next, ok := r.moves[name]; ok {
+			r.addrs[name] = next
+		}
 		return []netip.Addr{netip.MustParseAddr(a)}, nil
 	}
 	return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
@@ -153,6 +158,8 @@ func (r *rig) serve(w http.ResponseWriter, q *http.Request) {
 	switch {
 	case strings.HasPrefix(q.URL.Path, "/git/"):
 		r.git.ServeHTTP(w, q)
+	case r.files[q.URL.Path] != nil:
+		_, _ = w.Write(r.files[q.URL.Path])
 	case q.URL.Path == "/redirect":
 		http.Redirect(w, q, q.URL.Query().Get("to"), http.StatusFound)
 	case q.URL.Path == "/echo":

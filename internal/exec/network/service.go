@@ -27,11 +27,65 @@ type service struct {
 	queue   *connQueue // the connections of http
 	work    sync.WaitGroup
 
-	mu       sync.Mutex
-	conns    map[net.Conn]struct{}
-	closed   bool
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	closed bool
+	counts counts
+}
+
+// counts are what was refused and asked for since a time. They begin again after countWindow: a
+// machine may run for a long time.
+type counts struct {
+	since    time.Time
 	refusals map[string]bool // names that were recorded as refused
 	refused  int
+	names    int                // questions about names that policy answered
+	known    map[string]verdict // what it answered lately
+}
+
+// A verdict is what policy answered about a name, and when.
+type verdict struct {
+	reaches bool
+	when    time.Time
+}
+
+// currentCounts returns the counts. s.mu is held.
+func (s *service) currentCounts() *counts {
+	if c := &s.counts; c.refusals == nil || time.Since(c.since) > countWindow {
+		*c = counts{since: time.Now(), refusals: map[string]bool{}, known: map[string]verdict{}}
+	}
+	return &s.counts
+}
+
+// reachesName reports whether policy could permit some connection to a name. An answer holds for a
+// moment, and their number is limited: a program can ask without end.
+func (s *service) reachesName(name string) bool {
+	s.mu.Lock()
+	c := s.currentCounts()
+	v, ok := c.known[name]
+	if ok && time.Since(v.when) < verdictLife {
+		s.mu.Unlock()
+		return v.reaches
+	}
+	c.names++
+	over := c.names > maxVerdicts
+	first := c.names == maxVerdicts+1
+	s.mu.Unlock()
+	if first {
+		s.traffic.AddNote("network: this sandbox has asked for too many names: no more are answered for a while")
+	}
+	if over {
+		return false
+	}
+	v = verdict{s.traffic.ReachesHost(name), time.Now()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c = s.currentCounts()
+	if len(c.known) >= maxNames {
+		clear(c.known)
+	}
+	c.known[name] = v
+	return v.reaches
 }
 
 // acceptAll accepts the connections of a listener until its deadline is set.
@@ -117,16 +171,16 @@ func (s *service) callNetwork(ctx context.Context, name, method, url string, x e
 		return err
 	}
 	s.mu.Lock()
-	over := s.refused >= maxRecorded
+	over := s.currentCounts().refused >= maxRecorded
 	s.mu.Unlock()
 	if over {
-		return tool.Errorf(tool.Denied, "the network of this program is closed: %d of its connections were refused",
-			maxRecorded)
+		return tool.Errorf(tool.Denied, "the network is closed for a while: %d connections were refused within %s",
+			maxRecorded, countWindow)
 	}
 	_, err = s.traffic.CallNetwork(egress.WithExchange(ctx, x), name, arguments)
 	if err != nil && tool.AsError(err).Kind != tool.Unavailable && ctx.Err() == nil {
 		s.mu.Lock()
-		s.refused++
+		s.currentCounts().refused++
 		s.mu.Unlock()
 		s.traffic.AddNote("network: " + tool.AsError(err).Msg)
 	}

@@ -2,6 +2,7 @@ package network
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +66,19 @@ func (p *peeked) peekFirst(wait time.Duration) ([]byte, error) {
 	return p.first, err
 }
 
+// peekMore reads more of what the client begins with, until a time.
+func (p *peeked) peekMore(deadline time.Time) ([]byte, error) {
+	b := make([]byte, 1024)
+	_ = p.tcp.SetReadDeadline(deadline) // fails only if it is closed
+	defer func() { _ = p.tcp.SetReadDeadline(time.Time{}) }()
+	n, err := p.tcp.Read(b)
+	p.first = append(p.first, b[:n]...)
+	if n > 0 {
+		err = nil // it comes again
+	}
+	return p.first, err
+}
+
 // handshake is the first byte of a TLS connection.
 const handshake = 22
 
@@ -75,6 +90,9 @@ func (s *service) serveTarget(p *peeked, t target) {
 		wait = sniffTime
 	}
 	first, err := p.peekFirst(wait)
+	for deadline := time.Now().Add(sniffTime); err == nil && mayBeRequest(first); {
+		first, err = p.peekMore(deadline)
+	}
 	switch {
 	case err != nil:
 		s.closeConn(p.tcp)
@@ -91,19 +109,41 @@ func (s *service) serveTarget(p *peeked, t target) {
 // methods lists the methods of requests.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// isHTTP reports whether first begins an HTTP request, or a part of its method.
+// maxRequestLine is the length of a line that is taken for a request if nothing else is known.
+const maxRequestLine = 16 << 10
+
+// isHTTP reports whether first begins an HTTP request.
 func isHTTP(first []byte) bool {
 	if len(first) == 0 {
 		return false
 	}
 	first = bytes.TrimLeft(first, "\r\n")
-	if line, _, _ := bytes.Cut(first, []byte("\n")); bytes.Contains(line, []byte(" HTTP/")) {
+	line, _, complete := bytes.Cut(first, []byte("\n"))
+	if bytes.Contains(line, []byte(" HTTP/")) || !complete && len(line) > maxRequestLine && isRequestLine(line) {
 		return true // with any method
 	}
 	return slices.ContainsFunc(append(slices.Clone(methods), "CONNECT", "TRACE"), func(m string) bool {
-		m += " "
-		return bytes.HasPrefix(first, []byte(m[:min(len(m), len(first))]))
+		return bytes.HasPrefix(first, []byte(m+" "))
 	})
+}
+
+// mayBeRequest reports whether what a client begins with is no request of HTTP, but may become one
+// with its next bytes: it is a part of a line.
+func mayBeRequest(first []byte) bool {
+	if len(first) == 0 || first[0] == handshake || isHTTP(first) {
+		return false
+	}
+	line := bytes.TrimLeft(first, "\r\n")
+	return len(first) <= maxRequestLine && !bytes.Contains(line, []byte("\n")) && isRequestLine(line)
+}
+
+// isRequestLine reports whether a part of a line may be the beginning of a request's: a token, and
+// after a space anything that can be printed.
+func isRequestLine(line []byte) bool {
+	method, rest, _ := bytes.Cut(line, []byte(" "))
+	return !bytes.ContainsFunc(method, func(c rune) bool {
+		return c <= ' ' || c > '~' || strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)
+	}) && !bytes.ContainsFunc(bytes.TrimSuffix(rest, []byte("\r")), func(c rune) bool { return c < ' ' || c == 0x7f })
 }
 
 // serveTLS serves a connection whose client begins TLS.
@@ -206,6 +246,11 @@ func (x *tunnel) MakeExchange(ctx context.Context, c *egress.Client, _ *url.URL)
 		return nil, tool.Errorf(tool.Unavailable, "connect to %s: %w", x.target.host, err)
 	}
 	x.active.Store(time.Now().UnixMilli())
+	m, counts := tool.MeterFrom(ctx)
+	if err := m.CountBytes(int64(len(first)), 0); err != nil {
+		return nil, err
+	}
+	out, in := byteCount{meter: m, sent: true}, byteCount{meter: m}
 	inner := x.inner.tcp
 	late := &lateClient{from: inner, tunnel: x}
 	var client, server net.Conn = inner, outer // to read from
@@ -215,9 +260,16 @@ func (x *tunnel) MakeExchange(ctx context.Context, c *egress.Client, _ *url.URL)
 	}
 	var sent, received int64
 	var back sync.WaitGroup
+	if counts {
+		client = joinedConn{client, io.TeeReader(client, &out), client}
+		server = joinedConn{server, io.TeeReader(server, &in), server}
+	}
 	back.Go(func() { received = x.passBytes(inner, server) })
 	sent = x.passBytes(outer, client) + int64(len(first))
 	back.Wait()
+	if over := cmp.Or(out.over.Load(), in.over.Load()); over != nil {
+		return nil, *over
+	}
 	if late.refused != nil {
 		return nil, late.refused
 	}
@@ -231,23 +283,38 @@ type lateClient struct {
 	from    io.Reader
 	tunnel  *tunnel
 	begun   bool
+	held    []byte // what was read, until it is clear that it may pass
 	refused error
 }
 
 // Read reads from the client. It fails if the client begins with TLS or HTTP, which should have
 // been checked.
-func (c *lateClient) Read(b []byte) (int, error) {
-	n, err := c.from.Read(b)
-	if n == 0 || c.begun {
-		return n, err
+func (c *lateClient) Read(b []byte) (n int, err error) {
+	switch {
+	case len(c.held) > 0 && c.begun:
+		n = copy(b, c.held)
+		c.held = c.held[n:]
+		return n, nil
+	case c.begun:
+		return c.from.Read(b)
 	}
-	c.begun = true
-	if first := b[:n]; !c.tunnel.spoken.Load() && (first[0] == handshake || isHTTP(first)) {
+	n, err = c.from.Read(b)
+	c.held = append(c.held, b[:n]...)
+	spoken := c.tunnel.spoken.Load()
+	switch {
+	case len(c.held) == 0:
+		return 0, err
+	case !spoken && (c.held[0] == handshake || isHTTP(c.held)):
 		c.refused = tool.Errorf(tool.Denied, "the program waited too long before it used its connection to %s: "+
 			"send the request as soon as it is open", c.tunnel.target.host)
 		return 0, c.refused
+	case !spoken && mayBeRequest(c.held):
+		return 0, err // an unfinished line is lost with its connection
 	}
-	return n, err
+	c.begun = true
+	n = copy(b, c.held)
+	c.held = c.held[n:]
+	return n, nil // an error comes again
 }
 
 // A lateServer reads from the server of a tunnel whose client was silent, and notes that it began.
