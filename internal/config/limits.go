@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/limit"
@@ -31,6 +32,7 @@ func (r *reader) readLimits(n *node) (rules []limit.Rule) {
 			"principal": func(n *node) { rule.Principal = r.readText(n, what+".principal") },
 			"group":     func(n *node) { rule.Group = r.readText(n, what+".group") },
 			"tools":     func(n *node) { rule.Tools = r.readText(n, what+".tools") },
+			"hosts":     func(n *node) { rule.Hosts = strings.ToLower(r.readText(n, what+".hosts")) },
 		})
 		if err := rule.Check(); err != nil {
 			r.addProblem(e, "%s: %s", what, tool.AsError(err).Msg)

@@ -34,13 +34,17 @@ const (
 	Concurrent Quantity = "concurrent" // concurrent executions
 	CPU        Quantity = "cpu"        // seconds of CPU time of programs, and of the host for calls
 	Tokens     Quantity = "tokens"     // in answers to the model
-	Egress     Quantity = "egress"     // bytes of arguments sent to upstreams
+	Egress     Quantity = "egress"     // bytes sent: of arguments to upstreams, and by connections
+	Ingress    Quantity = "ingress"    // bytes received by connections of programs and sandboxes
 )
 
 // AllQuantities returns all quantities.
 func AllQuantities() []Quantity {
-	return []Quantity{Calls, Executions, Concurrent, CPU, Tokens, Egress}
+	return []Quantity{Calls, Executions, Concurrent, CPU, Tokens, Egress, Ingress}
 }
+
+// ofCalls reports whether it is used by calls, and not by programs.
+func (q Quantity) ofCalls() bool { return q == Calls || q == Egress || q == Ingress }
 
 // A Scope is the scope of a Rule's limit.
 type Scope string
@@ -51,11 +55,14 @@ const (
 	PerGroup     Scope = "group"     // each group of principals
 	PerUpstream  Scope = "upstream"
 	PerTool      Scope = "tool"
-	PerAll       Scope = "all" // shared by everyone
+	PerHost      Scope = "host" // each network host that is connected to
+	PerAll       Scope = "all"  // shared by everyone
 )
 
 // AllScopes returns all scopes.
-func AllScopes() []Scope { return []Scope{PerPrincipal, PerGroup, PerUpstream, PerTool, PerAll} }
+func AllScopes() []Scope {
+	return []Scope{PerPrincipal, PerGroup, PerUpstream, PerTool, PerHost, PerAll}
+}
 
 // A Rule limits usage in any window of time. Up to Max may be used at once, and over time Max per
 // Window.
@@ -67,7 +74,8 @@ type Rule struct {
 	// The principals to which it applies; empty: all.
 	Principal string // pattern of an ID, as in path.Match
 	Group     string
-	Tools     string // pattern of paths, "github.*"; for Calls and Egress
+	Tools     string // pattern of paths, "github.*"; for Calls, Egress and Ingress
+	Hosts     string // pattern of network hosts, "*.example.com": only connections; for the same
 	// Policy is the id of the rule's policy; empty for rules of the configuration.
 	Policy string
 }
@@ -87,6 +95,9 @@ func (r *Rule) String() string {
 	if r.Tools != "" {
 		s += " of " + r.Tools
 	}
+	if r.Hosts != "" {
+		s += " with " + r.Hosts
+	}
 	if r.Per != PerAll {
 		s += " for each " + string(r.Per)
 	}
@@ -104,14 +115,19 @@ func (r *Rule) unitName() string {
 		return "seconds of CPU time"
 	case Egress:
 		return "bytes sent"
+	case Ingress:
+		return "bytes received"
 	}
 	return string(r.What)
 }
 
 // counterKeys returns the counters that a call uses: the rule's text, and the principal, group,
-// upstream or tool that the limit is for.
-func (r *Rule) counterKeys(c *tool.Call) (keys []string) {
+// upstream, tool or host that the limit is for. host is what the call connects to; it may be empty.
+func (r *Rule) counterKeys(c *tool.Call, host string) (keys []string) {
 	head := fmt.Sprintf("%s|%v|%s|%s|%s|%s|%s|", r.What, r.Max, r.Window, r.Per, r.Principal, r.Group, r.Tools)
+	if r.Hosts != "" {
+		head += r.Hosts + "|"
+	}
 	if r.Policy != "" {
 		head = fmt.Sprintf("policy %q|", r.Policy) + head
 	}
@@ -127,14 +143,22 @@ func (r *Rule) counterKeys(c *tool.Call) (keys []string) {
 		return []string{head + c.Tool.Upstream}
 	case PerTool:
 		return []string{head + c.Tool.Path()}
+	case PerHost:
+		if host == "" {
+			return nil
+		}
+		return []string{head + host}
 	case PerAll:
 		return []string{head}
 	}
 	return []string{head + c.Principal.ID}
 }
 
-// appliesTo reports whether the rule applies to a call.
-func (r *Rule) appliesTo(c *tool.Call, what Quantity) bool {
+// appliesTo reports whether the rule applies to a call, which may connect to a host.
+func (r *Rule) appliesTo(c *tool.Call, host string, what Quantity) bool {
+	if r.Hosts != "" && (host == "" || !matchesPattern(r.Hosts, host)) {
+		return false
+	}
 	if r.What != what || r.Group != "" && !slices.Contains(c.Principal.Groups, r.Group) {
 		return false
 	}
@@ -186,13 +210,14 @@ func (r *Rule) Check() error {
 		return tool.Errorf(tool.Invalid, "a limit of concurrent executions has no window")
 	case r.What != Concurrent && r.Window <= 0:
 		return tool.Errorf(tool.Invalid, "a limit of %s needs a window, such as 1m", r.What)
-	case r.Tools != "" && r.What != Calls && r.What != Egress:
-		return tool.Errorf(tool.Invalid, "a limit of %s can't name tools: only limits of calls and egress can", r.What)
-	case (r.Per == PerUpstream || r.Per == PerTool) && r.What != Calls && r.What != Egress:
+	case (r.Tools != "" || r.Hosts != "") && !r.What.ofCalls():
+		return tool.Errorf(tool.Invalid, "a limit of %s can't name tools or hosts: only limits of calls, egress and "+
+			"ingress can", r.What)
+	case (r.Per == PerUpstream || r.Per == PerTool || r.Per == PerHost) && !r.What.ofCalls():
 		return tool.Errorf(tool.Invalid,
-			"a limit of %s can't be per %s: only limits of calls and egress can", r.What, r.Per)
+			"a limit of %s can't be per %s: only limits of calls, egress and ingress can", r.What, r.Per)
 	}
-	for _, p := range []string{r.Principal, r.Tools} {
+	for _, p := range []string{r.Principal, r.Tools, r.Hosts} {
 		if _, err := path.Match(p, ""); err != nil {
 			return tool.Errorf(tool.Invalid, "invalid pattern %q: * matches any text", p)
 		}
@@ -314,6 +339,7 @@ func (l *Limiter) Guard(ctx context.Context, c *tool.Call, call func() (*tool.Re
 type use struct {
 	rule *Rule
 	key  string
+	host string // that is connected to; may be empty
 	cost float64
 }
 
@@ -333,8 +359,12 @@ func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done 
 			uses = l.appendUses(c, uses, w, 0) // the cost is unknown: wait until earlier usage is within the limit
 		}
 	} else {
-		uses = l.appendUses(c, nil, Calls, 1)
-		uses = l.appendUses(c, uses, Egress, float64(len(c.Arguments)))
+		host := hostFrom(ctx)
+		uses = l.appendHostUses(host, c, nil, Calls, 1)
+		uses = l.appendHostUses(host, c, uses, Egress, float64(len(c.Arguments)))
+		if host != "" {
+			uses = l.appendHostUses(host, c, uses, Ingress, 0) // how much it will receive is unknown, too
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -345,12 +375,12 @@ func (l *Limiter) Take(ctx context.Context, c *tool.Call, execution bool) (done 
 	l.sweepTimes(now)
 	for _, u := range uses {
 		if wait := l.waitFor(u, now); wait > 0 {
-			return nil, exceededError(u.rule, c, wait)
+			return nil, exceededError(&u, c, wait)
 		}
 	}
 	for _, u := range under {
 		if l.now[u.key]+1 > u.rule.Max {
-			return nil, exceededError(u.rule, c, 0)
+			return nil, exceededError(&u, c, 0)
 		}
 	}
 	if err := l.chargeUses(ctx, uses, now); err != nil {
@@ -402,7 +432,7 @@ func (l *Limiter) Afford(ctx context.Context, c *tool.Call) error {
 	now := l.cfg.Clock.Now()
 	for _, u := range uses {
 		if wait := l.waitFor(u, now); wait > 0 {
-			return exceededError(u.rule, c, wait)
+			return exceededError(&u, c, wait)
 		}
 	}
 	return nil
@@ -444,14 +474,19 @@ func (l *Limiter) finishUse(ctx context.Context, c *tool.Call, taken, under []us
 // appendUses returns to with the costs of a call appended, one for each rule that limits what.
 // These are the rules of the configuration, and those of the policies that allowed the call.
 func (l *Limiter) appendUses(c *tool.Call, to []use, what Quantity, cost float64) []use {
+	return l.appendHostUses("", c, to, what, cost)
+}
+
+// appendHostUses is appendUses for a call that connects to a host, if it isn't empty.
+func (l *Limiter) appendHostUses(host string, c *tool.Call, to []use, what Quantity, cost float64) []use {
 	add := func(r *Rule) {
-		for _, k := range r.counterKeys(c) {
-			to = append(to, use{r, k, cost})
+		for _, k := range r.counterKeys(c, host) {
+			to = append(to, use{r, k, host, cost})
 		}
 	}
 	rules := *l.rules.Load()
 	for i := range rules {
-		if r := &rules[i]; r.appliesTo(c, what) {
+		if r := &rules[i]; r.appliesTo(c, host, what) {
 			add(r)
 		}
 	}
@@ -526,37 +561,4 @@ func (l *Limiter) sweepTimes(now time.Time) {
 			delete(l.times, k)
 		}
 	}
-}
-
-// exceededError returns the error of a call that exceeds a limit.
-func exceededError(r *Rule, c *tool.Call, wait time.Duration) error {
-	then := "when one of them has ended"
-	if r.What != Concurrent {
-		wait = max(wait.Round(time.Millisecond), time.Millisecond)
-		then = "in " + formatSpan(wait)
-	}
-	return &tool.Error{
-		Kind: tool.Limit, Unsent: true, RetryAfter: wait,
-		Msg: fmt.Sprintf("%s is over the limit of %s: try again %s", c.Tool.Path(), r, then),
-	}
-}
-
-// formatSpan formats a duration for people.
-func formatSpan(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d%(24*time.Hour) == 0:
-		return fmt.Sprintf("%d d", d/(24*time.Hour))
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%d h", d/time.Hour)
-	case d >= 2*time.Minute:
-		return fmt.Sprintf("%.0f min", math.Ceil(d.Minutes()))
-	}
-	return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
-}
-
-func formatAmount(v float64) string {
-	s := fmt.Sprintf("%.2f", v)
-	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }

@@ -37,8 +37,9 @@ func (r *rule) limitsOf(value string) ([]tool.Bound, error) {
 			held = r.includesAction(callAction) || r.includesAction(connectAction)
 		}
 		if !held {
-			return nil, tool.Errorf(tool.Invalid, "%q has no effect on what this permits: calls and egress limit the "+
-				"actions call and connect; executions, concurrent, cpu and tokens limit execute", clipText(text))
+			return nil, tool.Errorf(tool.Invalid, "%q has no effect on what this permits: calls, egress and ingress "+
+				"limit the actions call and connect; executions, concurrent, cpu and tokens limit "+
+				"execute", clipText(text))
 		}
 		out = append(out, b)
 	}
@@ -52,7 +53,7 @@ func (r *rule) limitsOf(value string) ([]tool.Bound, error) {
 
 // ofCalls reports whether b limits calls of tools and connections, rather than programs.
 func ofCalls(b tool.Bound) bool {
-	return b.What == string(limit.Calls) || b.What == string(limit.Egress)
+	return slices.Contains([]limit.Quantity{limit.Calls, limit.Egress, limit.Ingress}, limit.Quantity(b.What))
 }
 
 // boundOf parses one limit.
@@ -68,8 +69,8 @@ func boundOf(text string) (tool.Bound, error) {
 			suggestName(b.What, textsOf(limit.AllQuantities())))
 	}
 	if b.Per == string(limit.PerGroup) || m[5] == string(limit.PerAll) {
-		return b, tool.Errorf(tool.Invalid, "%q: a policy's limit is for each principal, upstream or tool, or for "+
-			"all; the policy itself says to whom it applies", clipText(text))
+		return b, tool.Errorf(tool.Invalid, "%q: a policy's limit is for each principal, upstream, tool or host, or "+
+			"for all; the policy itself says to whom it applies", clipText(text))
 	}
 	n, err := strconv.ParseInt(m[2], 10, 64)
 	if err != nil || n > maxLimit {

@@ -1,0 +1,59 @@
+package limit_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/control/limit"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// TestHosts checks that rules for hosts count each host's requests and bytes, and that their errors
+// name the budget.
+func TestHosts(t *testing.T) {
+	clock := start()
+	l := limiter(t, clock, nil,
+		limit.Rule{What: limit.Calls, Max: 2, Window: time.Hour, Per: limit.PerHost, Hosts: "*.test"},
+		limit.Rule{What: limit.Ingress, Max: 10_000, Window: time.Hour, Hosts: "big.test"})
+	c := &tool.Call{Principal: tool.Principal{ID: "ann"}, Tool: &tool.Tool{Upstream: tool.Own, Name: "connect"}}
+	connect := func(host string) error {
+		done, err := l.Take(limit.WithHost(t.Context(), host), c, false)
+		if err == nil {
+			done(limit.Spent{})
+		}
+		return err
+	}
+	for _, x := range []struct{ host, want string }{
+		{"a.test", ""}, {"a.test", ""},
+		{"a.test", "over the limit of 2 calls in 1 h with *.test for each host, used up for a.test"},
+		{"b.test", ""}, {"c.example", ""}, {"c.example", ""}, {"c.example", ""},
+	} {
+		err := connect(x.host)
+		if (err != nil) != (x.want != "") || err != nil && !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, want %q", x.host, err, x.want)
+		}
+	}
+	if m := l.MeterCall(limit.WithHost(t.Context(), "a.test"), c); m != nil {
+		t.Error("bytes of a host without a budget are counted")
+	}
+	m := l.MeterCall(limit.WithHost(t.Context(), "big.test"), c)
+	if m == nil {
+		t.Fatal("bytes of big.test are not counted")
+	}
+	if err := m.CountBytes(1<<30, 5000); err != nil { // what is sent has no budget
+		t.Errorf("within the budget: %v", err)
+	}
+	const want = "over the limit of 10000 bytes received in 1 h with big.test for each principal, used up by ann"
+	if err := m.CountBytes(0, 6000); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("over the budget: %v, want %q", err, want)
+	}
+	m.EndCount()
+	if err := connect("big.test"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the next connection: %v, want %q", err, want)
+	}
+	clock.Advance(time.Hour)
+	if err := connect("big.test"); err != nil {
+		t.Errorf("after the window: %v", err)
+	}
+}
