@@ -34,6 +34,7 @@ type OwnSandbox struct {
 	Standby    time.Duration `json:"standby,omitempty"` // nanoseconds
 	Labels     []string      `json:"labels,omitempty"`
 	Remark     string        `json:"remark,omitempty"`
+	Network    bool          `json:"network,omitempty"` // it reaches the hosts that policy permits
 }
 
 // An OwnSandboxRequest asks for a new sandbox. Zero fields mean the defaults.
@@ -45,6 +46,7 @@ type OwnSandboxRequest struct {
 	IdleSeconds float64 `json:"idle_seconds,omitempty"` // or when it was unused for this time
 	// StandbySeconds is the idle time after which it is frozen; -1: never.
 	StandbySeconds float64 `json:"standby_seconds,omitempty"`
+	Network        bool    `json:"network,omitempty"` // it reaches the hosts that policy permits
 }
 
 // A SandboxOperation has the arguments of an operation in a sandbox. Each operation reads only
@@ -66,7 +68,9 @@ type SandboxOperation struct {
 	Offset         *int64            `json:"offset,omitempty"` // read, write, logs, watch
 	Length         int64             `json:"length,omitempty"` // read, logs
 	Recursive      bool              `json:"recursive,omitempty"`
-	WaitSeconds    float64           `json:"wait_seconds,omitempty"` // logs, watch
+	WaitSeconds    float64           `json:"wait_seconds,omitempty"`    // logs, watch
+	Port           int               `json:"port,omitempty"`            // preview
+	ExpiresSeconds float64           `json:"expires_seconds,omitempty"` // preview
 }
 
 // A SandboxAnswer is the answer of an operation in a sandbox. Each operation sets only some fields.
@@ -87,6 +91,9 @@ type SandboxAnswer struct {
 	Ports     []SandboxPort    `json:"ports,omitempty"`
 	Clipped   bool             `json:"clipped,omitempty"` // a list is longer
 	Woken     string           `json:"woken,omitempty"`   // from which state the sandbox was woken
+	Notes     []string         `json:"notes,omitempty"`   // such as connections that were refused
+	URL       string           `json:"url,omitempty"`     // preview: opens the port in a browser
+	Expires   time.Time        `json:"expires,omitzero"`  // preview
 }
 
 // A SandboxExit says how a command ended.

@@ -36,7 +36,7 @@ started them: run "biplane serve" to keep them. Its files stay until it is ended
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
 	c.AddCommand(list, sandboxesShowCommand(a), sandboxesCreateCommand(a), sandboxesExecCommand(a),
-		sandboxesCopyCommand(a), sandboxesLogsCommand(a), sandboxesEndCommand(a))
+		sandboxesCopyCommand(a), sandboxesLogsCommand(a), sandboxesPreviewCommand(a), sandboxesEndCommand(a))
 	return c
 }
 
@@ -98,12 +98,20 @@ func showSandbox(w io.Writer, s *api.OwnSandbox) {
 	}
 	writeColumns(w, [][]string{
 		{"sandbox", orDash(s.Name)}, {"id", s.ID}, {"owner", s.Owner}, {"state", s.State},
-		{"processes ended", orDash(s.Why)}, {"image", orDash(s.Image)},
+		{"processes ended", orDash(s.Why)}, {"image", orDash(s.Image)}, {"network", networkText(s.Network)},
 		{"memory", bytesText(s.UsedMemory) + " of " + bytesText(s.Memory)},
 		{"files", text.Count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
 		{"created", formatMoment(s.Created)}, {"last used", formatMoment(s.LastUsed)}, {"ends", expires},
 		{"has read", orDash(strings.Join(s.Labels, ", "))}, {"note", orDash(s.Remark)},
 	}...)
+}
+
+// networkText describes the network of a sandbox.
+func networkText(has bool) string {
+	if has {
+		return "the hosts that policy permits"
+	}
+	return "none"
 }
 
 func sandboxesCreateCommand(a *app) *cobra.Command {
@@ -114,7 +122,8 @@ func sandboxesCreateCommand(a *app) *cobra.Command {
 		Use:   "create [NAME]",
 		Short: "Create a sandbox",
 		Example: `  biplane sandboxes create work
-  biplane sandboxes create --ttl 8h --idle 1h`,
+  biplane sandboxes create --ttl 8h --idle 1h
+  biplane sandboxes create fetcher --network`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.TTLSeconds, r.IdleSeconds, r.StandbySeconds = ttl.Seconds(), idle.Seconds(), standby.Seconds()
@@ -135,6 +144,7 @@ func sandboxesCreateCommand(a *app) *cobra.Command {
 	c.Flags().DurationVar(&ttl, "ttl", 0, "remove it after this `time`")
 	c.Flags().DurationVar(&idle, "idle", 0, "remove it when it was unused for this `time`")
 	c.Flags().DurationVar(&standby, "standby", 0, "freeze it when it was idle for this `time`; -1s: never")
+	c.Flags().BoolVar(&r.Network, "network", false, "let it reach the network hosts that policy permits")
 	addOutput(c, &output)
 	return c
 }
@@ -173,6 +183,9 @@ it.`,
 				v, err := client.RunInSandbox(ctx, args[0], o, a.Out, a.Err)
 				if err != nil {
 					return err
+				}
+				for _, line := range v.Notes {
+					fmt.Fprintln(a.Err, "biplane: "+cleanLine(line))
 				}
 				return exitLike(v.Exit)
 			})

@@ -22,6 +22,7 @@ func readOwnSandboxes(r *reader, n *node, l *owned.Limits) {
 		"run_time":     func(n *node) { l.RunTime = r.readDuration(n, "sandboxes.run_time", time.Second, day) },
 		"standby":      func(n *node) { l.Standby = r.readDuration(n, "sandboxes.standby", time.Second, day) },
 		"end_after":    func(n *node) { l.EndAfter = r.readDuration(n, "sandboxes.end_after", time.Second, 7*day) },
+		"previews":     func(n *node) { l.Previews = r.readDays(n, "sandboxes.previews", time.Minute, 30*day) },
 		"unused":       func(n *node) { l.Unused = r.readDays(n, "sandboxes.unused", time.Minute, 3650*day) },
 	})
 }

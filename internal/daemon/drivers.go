@@ -99,6 +99,8 @@ type sandboxes struct {
 	open    []io.Closer
 	own     *owned.Sandboxes // of principals
 	servers *sandboxServers  // their MCP servers
+	// previews opens their ports to browsers; nil: they are off.
+	previews *previews
 }
 
 // newSandboxes creates the drivers of a table, without those of a weaker tier than the

@@ -171,9 +171,9 @@ func (d *Daemon) addAuthentication(c httpapi.Config) httpapi.Config {
 // listener returns the handler of the TCP address.
 func (d *Daemon) listener() http.Handler {
 	if d.cfg.Settings.Auth == nil {
-		return d.servers.http.Loopback()
+		return d.sandboxes.servePreviews(d.servers.http.Loopback())
 	}
-	return d.servers.http.Network()
+	return d.sandboxes.servePreviews(d.servers.http.Network())
 }
 
 // listenTCP listens on an address, with TLS if that is configured.

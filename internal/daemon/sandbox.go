@@ -21,10 +21,14 @@ const sandboxFolder = "sandboxes"
 
 // newOwnSandboxes returns the sandboxes of principals. They run in the first kind of sandbox that
 // can serve commands.
-func (d *Daemon) newOwnSandboxes(key *secret.Key) *owned.Sandboxes {
+func (d *Daemon) newOwnSandboxes(key *secret.Key, n sandbox.Network, door tool.Caller) *owned.Sandboxes {
 	cfg := owned.Config{Dir: filepath.Join(d.cfg.DataDir, sandboxFolder), Store: d.store.OpenSandboxes(key, d.log),
-		Limits: d.cfg.Settings.Sandbox.Own, Log: d.log}
+		Limits: d.cfg.Settings.Sandbox.Own, Log: d.log,
+		Egress: owned.Egress{Network: n, Hosts: d.policies, Door: door}}
 	cfg.Driver, cfg.Unable = d.sandboxes.findMachineDriver()
+	if d.sandboxes.previews = newPreviews(d, key); d.sandboxes.previews != nil {
+		cfg.Previews = d.sandboxes.previews
+	}
 	return owned.NewSandboxes(cfg)
 }
 
@@ -101,7 +105,8 @@ func (s *sandboxServers) openServer(id string) *mcpserver.Server {
 			Door: tool.CallerFunc(sandboxDoor{s.door, id}.callSandbox), Builtin: owned.ToolsOfOne(),
 			Filter: sandboxFilter{s.d.policies, s.d},
 			Endpoint: mcpserver.Endpoint{Instructions: "These tools work in one sandbox, " + id +
-				": an isolated Linux system without a network. /workspace has its files, which are kept."},
+				": an isolated Linux system. /workspace has its files, which are kept. It has no network, or " +
+				"only reaches the hosts that policy permits."},
 			Version: s.d.cfg.Version, Log: s.d.log, Principal: principalOf, AnyHost: s.d.cfg.Settings.AnyHost(),
 		})
 		s.by[id] = srv

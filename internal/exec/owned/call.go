@@ -41,7 +41,7 @@ func (s *Sandboxes) CallTool(ctx context.Context, c *tool.Call) (*tool.Result, e
 	switch name {
 	case "create":
 		i, err := s.CreateSandbox(ctx, c.Principal, c.Labels, Request{Name: a.Name, Image: a.Image, Memory: a.Memory,
-			TTL: inSeconds(a.TTL), Idle: inSeconds(a.Idle), Standby: inSeconds(a.Standby)})
+			TTL: inSeconds(a.TTL), Idle: inSeconds(a.Idle), Standby: inSeconds(a.Standby), Network: a.Network})
 		return answerWith(i, err)
 	case "list":
 		all, err := s.ListSandboxes(ctx, c.Principal)
@@ -50,6 +50,8 @@ func (s *Sandboxes) CallTool(ctx context.Context, c *tool.Call) (*tool.Result, e
 		}{all}, err)
 	case "show":
 		return answerWith(s.ShowSandbox(ctx, c.Principal, a.Sandbox))
+	case "preview":
+		return s.makePreview(ctx, c, &a)
 	case "end":
 		id, err := s.EndSandbox(ctx, c.Principal, a.Sandbox)
 		return answerWith(struct {
@@ -242,11 +244,12 @@ type reply struct {
 	Text   *string   `json:"text,omitempty"`
 	Base64 []byte    `json:"base64,omitempty"`
 	Woken  string    `json:"woken,omitempty"`
+	Notes  []string  `json:"notes,omitempty"`
 }
 
 // answerOperation returns the result of an operation other than run.
 func (h *hold) answerOperation(op string, r *service.Reply) (*tool.Result, error) {
-	v := reply{Reply: r, Woken: h.wokenText()}
+	v := reply{Reply: r, Woken: h.wokenText(), Notes: h.takeNotes()}
 	if op == "read" || op == "logs" {
 		if utf8.Valid(r.Data) {
 			text := string(r.Data)

@@ -23,6 +23,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/traffic"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -41,6 +42,7 @@ type Limits struct {
 	Standby     time.Duration // an idle sandbox is frozen after this time; default 15 s
 	EndAfter    time.Duration // a frozen sandbox's processes are ended after this time; default 30 min
 	Unused      time.Duration // an unused sandbox is removed with its files after this time; default 30 days
+	Previews    time.Duration // the longest time that a link to a port is valid; 0: there are none
 }
 
 // CompleteLimits returns the limits with defaults for zero fields.
@@ -79,6 +81,7 @@ type Record struct {
 	Expires time.Time     `json:"expires,omitzero"`  // when it is removed in any case; zero: never
 	Idle    time.Duration `json:"idle,omitempty"`    // unused for this time, it is removed; 0: Limits.Unused
 	Standby time.Duration `json:"standby,omitempty"` // instead of Limits.Standby; negative: never
+	Network bool          `json:"network,omitempty"` // it reaches the hosts that policy permits
 	// Labels are the labels of the data that its callers had read, sorted.
 	Labels []string `json:"labels,omitempty"`
 }
@@ -96,16 +99,26 @@ type Host interface {
 	AvailableMemory() int64
 }
 
+// An Egress decides on the connections of sandboxes, and makes them. The zero Egress makes none.
+type Egress struct {
+	Network sandbox.Network
+	Hosts   traffic.Hosts
+	Door    tool.Caller
+}
+
 // Config configures Sandboxes. Dir, Store and Log must be set.
 type Config struct {
 	Driver sandbox.MachineDriver // nil: no sandbox can be created, for the reason in Unable
 	Unable error
-	Dir    string // folder of the sandboxes' files; created when needed
-	Store  Store
-	Limits Limits
-	Log    *slog.Logger
-	Clock  *wallclock.Clock // nil: the system's
-	Host   Host             // nil: this system
+	Egress Egress // of sandboxes with a network
+	// Previews opens ports to browsers; nil: none.
+	Previews Previews
+	Dir      string // folder of the sandboxes' files; created when needed
+	Store    Store
+	Limits   Limits
+	Log      *slog.Logger
+	Clock    *wallclock.Clock // nil: the system's
+	Host     Host             // nil: this system
 	// MeasureEach is the time between two measurements of a running sandbox's files; default 2 s.
 	MeasureEach time.Duration
 }
@@ -156,6 +169,7 @@ type Request struct {
 	TTL     time.Duration
 	Idle    time.Duration
 	Standby time.Duration
+	Network bool
 }
 
 // checkRequest returns an error if a request is invalid.
@@ -171,6 +185,8 @@ func (s *Sandboxes) checkRequest(q *Request) error {
 		return tool.Errorf(tool.Limit, "a sandbox has at most %s of memory (sandboxes.memory)", text.Size(l.Memory))
 	case q.Memory != 0 && q.Memory < 16<<20:
 		return tool.Errorf(tool.Invalid, "a sandbox needs at least 16 MiB of memory")
+	case q.Network && s.cfg.Egress.Network == nil:
+		return tool.Errorf(tool.Unavailable, "sandboxes have no network here: create it without one")
 	case q.TTL < 0 || q.Idle < 0 || q.Idle > l.Unused:
 		return tool.Errorf(tool.Invalid, "ttl and idle must be positive, and idle at most %s (sandboxes.unused)",
 			text.Setting(l.Unused))
@@ -197,7 +213,8 @@ func (s *Sandboxes) CreateSandbox(ctx context.Context, p tool.Principal, labels 
 	}
 	now := s.cfg.Clock.Now().UTC()
 	r := Record{ID: idPrefix + strings.ToLower(rand.Text()[:20]), Owner: p.ID, Name: q.Name, Image: q.Image,
-		Memory: q.Memory, Created: now, Used: now, Idle: q.Idle, Standby: q.Standby, Labels: labels}
+		Memory: q.Memory, Created: now, Used: now, Idle: q.Idle, Standby: q.Standby, Network: q.Network,
+		Labels: labels}
 	if r.Memory == 0 {
 		r.Memory = s.cfg.Limits.Memory
 	}
@@ -217,7 +234,7 @@ func (s *Sandboxes) CreateSandbox(ctx context.Context, p tool.Principal, labels 
 		b.removed = true
 		delete(s.by, r.ID)
 		s.mu.Unlock()
-		return nil, errors.Join(err, removeFolder(s.folderOf(r.ID)))
+		return nil, errors.Join(err, RemoveFolder(s.folderOf(r.ID)))
 	}
 	s.wakeKeeper()
 	return s.describeBox(b), nil
@@ -365,7 +382,7 @@ func (s *Sandboxes) removeParts(ctx context.Context, b *box, m sandbox.Machine) 
 		}
 		<-m.EndSignal() // someone else may be closing it
 	}
-	if err := removeFolder(s.folderOf(b.rec.ID)); err != nil {
+	if err := RemoveFolder(s.folderOf(b.rec.ID)); err != nil {
 		return err
 	}
 	b.saving.Lock()

@@ -20,15 +20,19 @@ type usage struct {
 	files int
 }
 
+// exceedsLimits reports whether it exceeds the limits.
+func (u usage) exceedsLimits(disk int64, files int) bool { return u.bytes > disk || u.files > files }
+
 // errTooMuch stops a measurement.
 var errTooMuch = errors.New("more than the limit")
 
-// measureFolder measures the files below a folder, up to the limits. Links in it can't lead it
+// MeasureFolder measures the files below a folder, up to limits. Links in it can't lead it
 // elsewhere.
-func measureFolder(dir string, l Limits) (u usage, err error) {
+func MeasureFolder(dir string, disk int64, files int) (bytes int64, count int, err error) {
+	var u usage
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return u, err
+		return 0, 0, err
 	}
 	defer root.Close()
 	err = fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
@@ -45,7 +49,7 @@ func measureFolder(dir string, l Limits) (u usage, err error) {
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
 			u.bytes += occupiedBytes(info)
 		}
-		if u.bytes > l.Disk || u.files > l.Files {
+		if u.exceedsLimits(disk, files) {
 			return errTooMuch
 		}
 		return nil
@@ -53,19 +57,28 @@ func measureFolder(dir string, l Limits) (u usage, err error) {
 	if errors.Is(err, errTooMuch) {
 		err = nil
 	}
-	return u, err
+	return u.bytes, u.files, err
 }
 
-// measureBox measures a sandbox's files. It returns an error if they exceed a limit.
+// measureBox measures a sandbox's files, also removed files that a process still has open. It
+// returns an error if they exceed a limit.
 func (s *Sandboxes) measureBox(b *box) error {
-	u, err := measureFolder(s.folderOf(b.rec.ID), s.cfg.Limits)
+	l := s.cfg.Limits
+	bytes, files, err := MeasureFolder(s.folderOf(b.rec.ID), l.Disk, l.Files)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
+	m := b.machine
+	s.mu.Unlock()
+	if m != nil {
+		bytes += m.RemovedBytes()
+	}
+	u := usage{bytes, files}
+	s.mu.Lock()
 	b.used = u
 	s.mu.Unlock()
-	if l := s.cfg.Limits; u.bytes > l.Disk || u.files > l.Files {
+	if u.exceedsLimits(l.Disk, l.Files) {
 		return tool.Errorf(tool.Limit, "the sandbox's files exceed %s or %s (sandboxes.disk, sandboxes.files): remove "+
 			"some", text.Size(l.Disk), text.Count(l.Files, "file"))
 	}
@@ -104,9 +117,9 @@ func (s *Sandboxes) guardFiles(b *box, m sandbox.Machine) {
 	}
 }
 
-// removeFolder removes a folder of a sandbox that has ended, also folders in it that its programs
+// RemoveFolder removes a folder of a sandbox that has ended, also folders in it that its programs
 // protected against that.
-func removeFolder(dir string) error {
+func RemoveFolder(dir string) error {
 	err := os.RemoveAll(dir)
 	if !errors.Is(err, fs.ErrPermission) {
 		return err

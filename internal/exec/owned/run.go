@@ -155,18 +155,20 @@ func (h *hold) runCommand(ctx context.Context, q *service.Request, input string,
 		return nil, err
 	}
 	v := &output{Out: t.out.readText(), Err: t.errs.readText(), Omitted: t.out.omitted + t.errs.omitted, Exit: r.Exit}
+	notes := h.takeNotes()
 	raw, err := tool.Marshal(struct {
 		*output
-		Woken string `json:"woken,omitempty"`
-	}{v, h.wokenText()})
+		Woken string   `json:"woken,omitempty"`
+		Notes []string `json:"notes,omitempty"`
+	}{v, h.wokenText(), notes})
 	if err != nil {
 		return nil, err
 	}
-	return tool.StructuredResult(raw, v.formatOutput())
+	return tool.StructuredResult(raw, v.formatOutput(notes))
 }
 
 // formatOutput returns the text that agents read.
-func (v *output) formatOutput() string {
+func (v *output) formatOutput(notes []string) string {
 	var b strings.Builder
 	b.WriteString(v.Out)
 	if v.Err != "" {
@@ -181,6 +183,9 @@ func (v *output) formatOutput() string {
 		fmt.Fprintf(&b, "\n[exit status %d]", e.Status)
 	case b.Len() == 0:
 		b.WriteString("[no output]")
+	}
+	for _, line := range notes {
+		b.WriteString("\n[" + line + "]")
 	}
 	return strings.TrimPrefix(b.String(), "\n")
 }

@@ -47,6 +47,7 @@ type box struct {
 	removed bool
 	removes int   // operations under way that remove files
 	used    usage // of files
+	egress  egressState
 
 	saving sync.Mutex // while the record is stored or dropped, so that the newest is last
 }
@@ -134,9 +135,10 @@ func (s *Sandboxes) useBox(ctx context.Context, p tool.Principal, name string, l
 		return nil, err
 	}
 	b.users++
+	b.egress.user = p
 	s.mu.Unlock()
 	h := &hold{box: b, all: s}
-	if err = s.keepLabels(ctx, b, labels); err == nil {
+	if err = s.bringLabels(ctx, b, labels); err == nil {
 		err = h.wakeBox(ctx)
 	}
 	if err != nil {
@@ -146,17 +148,18 @@ func (s *Sandboxes) useBox(ctx context.Context, p tool.Principal, name string, l
 	return h, nil
 }
 
-// keepLabels adds labels to a sandbox, and stores them before anything else happens.
-func (s *Sandboxes) keepLabels(ctx context.Context, b *box, labels []string) error {
+// keepLabels adds labels to a sandbox, and stores them before anything else happens. It reports
+// whether there are more than before.
+func (s *Sandboxes) keepLabels(ctx context.Context, b *box, labels []string) (more bool, err error) {
 	s.mu.Lock()
 	joined := tool.JoinLabels(b.rec.Labels, labels)
-	changed := len(joined) != len(b.rec.Labels)
+	more = len(joined) != len(b.rec.Labels)
 	b.rec.Labels = joined
 	s.mu.Unlock()
-	if !changed {
-		return nil
+	if !more {
+		return false, nil
 	}
-	return s.saveRecord(ctx, b)
+	return true, s.saveRecord(ctx, b)
 }
 
 // passLabels passes the sandbox's labels to the caller, before any output that may have them. They
@@ -242,8 +245,10 @@ func (s *Sandboxes) startMachine(ctx context.Context, b *box) (sandbox.Machine, 
 		defer s.mu.Unlock()
 		b.starts = false
 	}()
-	m, err := s.cfg.Driver.CreateMachine(ctx, sandbox.MachineSpec{Folder: s.folderOf(b.rec.ID), Owner: b.rec.Owner,
-		Image: b.rec.Image, Memory: b.rec.Memory, Processes: s.cfg.Limits.Processes})
+	spec := sandbox.MachineSpec{Folder: s.folderOf(b.rec.ID), Owner: b.rec.Owner, Image: b.rec.Image,
+		Memory: b.rec.Memory, Processes: s.cfg.Limits.Processes}
+	s.addNetwork(b, &spec)
+	m, err := s.cfg.Driver.CreateMachine(ctx, spec)
 	if err != nil {
 		return nil, err
 	}

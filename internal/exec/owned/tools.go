@@ -37,7 +37,8 @@ var operations = []operation{
 			"processes start with its first use.",
 		properties: `"name":{"type":"string"},"image":{"type":"string"},"memory":{"type":"integer","description":` +
 			`"bytes"},"ttl_seconds":` + seconds + `,"idle_seconds":` + seconds +
-			`,"standby_seconds":{"type":"number","description":"freeze it when it was idle for this time; -1: never"}`},
+			`,"standby_seconds":{"type":"number","description":"freeze it when it was idle for this time; ` +
+			`-1: never"},"network":{"type":"boolean","description":"it reaches the hosts that policy permits"}`},
 	{name: "list", title: "List the sandboxes", free: true, reads: true,
 		description: "List your sandboxes."},
 	{name: "show", title: "Show the sandbox", reads: true,
@@ -96,6 +97,11 @@ var operations = []operation{
 		properties: pathProperty + `,"offset":{"type":"integer","minimum":0},` + waitProperty},
 	{name: "ports", title: "List ports", reads: true,
 		description: "List the TCP ports that processes listen on."},
+	{name: "preview", title: "Open a port in a browser",
+		description: "Make a link by which a browser reaches a server that a process of the sandbox runs on a port. " +
+			"It expires. Pages must use relative addresses.",
+		properties: `"port":{"type":"integer","minimum":1,"maximum":65535},"expires_seconds":` + seconds,
+		required:   []string{"port"}},
 	{name: "end", title: "End the sandbox",
 		description: "End the sandbox, and remove its files."},
 }
@@ -144,16 +150,21 @@ func (o *operation) defineTool(prefix string, named bool) *tool.Tool {
 		Annotations: tool.Annotations{ReadOnly: &o.reads, OpenWorld: &no}}
 }
 
-// arguments are the arguments of all tools.
-type arguments struct {
-	Sandbox string `json:"sandbox"`
-
+// newArguments are the arguments of the tool create.
+type newArguments struct {
 	Name    string  `json:"name"`
 	Image   string  `json:"image"`
 	Memory  int64   `json:"memory"`
 	TTL     float64 `json:"ttl_seconds"`
 	Idle    float64 `json:"idle_seconds"`
 	Standby float64 `json:"standby_seconds"`
+	Network bool    `json:"network"`
+}
+
+// arguments are the arguments of all tools.
+type arguments struct {
+	Sandbox string `json:"sandbox"`
+	newArguments
 
 	Command     string            `json:"command"`
 	Argv        []string          `json:"argv"`
@@ -173,4 +184,6 @@ type arguments struct {
 	Append    bool    `json:"append"`
 	Recursive bool    `json:"recursive"`
 	Wait      float64 `json:"wait_seconds"`
+	Port      int     `json:"port"`
+	Expires   float64 `json:"expires_seconds"`
 }

@@ -104,7 +104,7 @@ func (h *sandboxRoutes) useSandbox(w http.ResponseWriter, r *http.Request) {
 	op := r.PathValue("operation")
 	switch op {
 	case "run", "start", "processes", "logs", "stop", "read", "write", "files", "stat", "mkdir", "move", "remove",
-		"watch", "ports":
+		"watch", "ports", "preview":
 	default:
 		writeError(w, tool.Errorf(tool.NotFound, "sandboxes have no operation %q", op))
 		return

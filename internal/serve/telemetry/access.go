@@ -43,7 +43,7 @@ func logAccess(log *slog.Logger, r *http.Request, w *countedWriter, took time.Du
 	case "/healthz", "/readyz", "/metrics":
 		level = slog.LevelDebug
 	}
-	path := r.URL.Path
+	path := hideToken(r.URL.Path)
 	if len(path) > maxPath {
 		path = strings.ToValidUTF8(path[:maxPath], "") + "…"
 	}
@@ -51,6 +51,16 @@ func logAccess(log *slog.Logger, r *http.Request, w *countedWriter, took time.Du
 	log.LogAttrs(r.Context(), level, "request", slog.String("method", method), slog.String("path", path),
 		slog.Int("status", w.status), slog.Int64("bytes", w.bytes), slog.Duration("took", took.Round(time.Microsecond)),
 		slog.String("from", r.RemoteAddr))
+}
+
+// hideToken removes the token from the path of a preview.
+func hideToken(path string) string {
+	parts := strings.SplitN(path, "/", 5)
+	if len(parts) < 5 || parts[1] != "previews" {
+		return path
+	}
+	parts[4] = "..."
+	return strings.Join(parts, "/")
 }
 
 // A countedWriter counts what is written.

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/serve/preview"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// previews makes links to ports of sandboxes, and serves them.
+type previews struct {
+	d      *Daemon
+	server *preview.Server
+}
+
+// newPreviews returns the previews; nil if the configuration doesn't permit any.
+func newPreviews(d *Daemon, key *secret.Key) *previews {
+	if d.cfg.Settings.Sandbox.Own.Previews == 0 {
+		return nil
+	}
+	p := &previews{d: d}
+	p.server = preview.NewServer(preview.Config{Dialer: p, Key: key, Permit: p})
+	return p
+}
+
+// MakeLink implements owned.Previews.
+func (p *previews) MakeLink(who tool.Principal, sandbox string, port int, life time.Duration) (url string,
+	expires time.Time, err error) {
+	base := cmp.Or(p.d.publicURL(), p.d.URL())
+	if base == "" {
+		return "", expires, tool.Errorf(tool.Unavailable,
+			"a preview needs an address that browsers reach: run biplane serve")
+	}
+	path, expires, err := p.server.MakeLink(who, sandbox, port, life)
+	return base + path, expires, err
+}
+
+// DialPort implements preview.Dialer.
+func (p *previews) DialPort(ctx context.Context, owner, sandbox string, port int) (net.Conn, error) {
+	return p.d.sandboxes.own.DialPort(ctx, owner, sandbox, port)
+}
+
+// MayPreview implements preview.Permission.
+func (p *previews) MayPreview(ctx context.Context, who tool.Principal) bool {
+	return p.d.policies.ShowsTool(ctx, who, &tool.Tool{Upstream: tool.Own, Name: tool.SandboxPrefix + "preview"})
+}
+
+// servePreviews serves links to ports, and passes all other requests on.
+func (s *sandboxes) servePreviews(next http.Handler) http.Handler {
+	if s.previews == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, preview.Prefix) {
+			s.previews.server.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

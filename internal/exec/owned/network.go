@@ -1,0 +1,92 @@
+package owned
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/traffic"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// An egressState is what a sandbox knows of its network. Sandboxes.mu guards it.
+type egressState struct {
+	user    tool.Principal   // who used the sandbox last: connections are made on their behalf
+	traffic *traffic.Traffic // of its processes; nil: none
+	notes   []string         // for who uses it next
+}
+
+// Bounds of the notes that wait for the next answer.
+const (
+	maxNotes = 20
+	maxNote  = 2000 // bytes
+)
+
+// addNetwork adds the network of a sandbox that has one.
+func (s *Sandboxes) addNetwork(b *box, spec *sandbox.MachineSpec) {
+	e := s.cfg.Egress
+	if !b.rec.Network || e.Network == nil {
+		return
+	}
+	t := traffic.NewTraffic(traffic.Config{Owner: tenant{s, b}, Hosts: e.Hosts, Door: e.Door,
+		Name: b.rec.ID + "." + strings.ToLower(rand.Text()[:8])})
+	spec.Network, spec.Traffic = e.Network, t
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.egress.traffic = t
+}
+
+// bringLabels adds labels to a sandbox. Its connections under way are decided on again if there are
+// more than before.
+func (s *Sandboxes) bringLabels(ctx context.Context, b *box, labels []string) error {
+	more, err := s.keepLabels(ctx, b, labels)
+	if err != nil || !more {
+		return err
+	}
+	s.mu.Lock()
+	t := b.egress.traffic
+	s.mu.Unlock()
+	if t != nil {
+		t.DecideAgain()
+	}
+	return nil
+}
+
+// A tenant is a sandbox as the owner of its connections. It is a traffic.Owner.
+type tenant struct {
+	all *Sandboxes
+	box *box
+}
+
+// DescribeCaller returns on whose behalf the sandbox makes connections now.
+func (t tenant) DescribeCaller() tool.Call {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	return tool.Call{Principal: t.box.egress.user, Labels: t.box.rec.Labels,
+		By: &tool.Program{Sandbox: t.box.rec.ID, Tier: tool.Process}}
+}
+
+// KeepLabels adds labels to those of the sandbox.
+func (t tenant) KeepLabels(ctx context.Context, labels []string) (more bool, err error) {
+	return t.all.keepLabels(ctx, t.box, labels)
+}
+
+// AddNote adds a line to the next answer.
+func (t tenant) AddNote(line string) {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	if n := &t.box.egress.notes; len(*n) < maxNotes {
+		*n = append(*n, text.Clip(line, maxNote))
+	}
+}
+
+// takeNotes returns the notes that were added since the last answer.
+func (h *hold) takeNotes() []string {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	notes := h.egress.notes
+	h.egress.notes = nil
+	return notes
+}

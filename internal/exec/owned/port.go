@@ -1,0 +1,99 @@
+package owned
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/service"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Previews makes links by which browsers reach ports of sandboxes.
+type Previews interface {
+	// MakeLink returns a link to a port of a sandbox, by its ID, that is valid for a time.
+	MakeLink(p tool.Principal, sandbox string, port int, life time.Duration) (url string, expires time.Time, err error)
+}
+
+// defaultPreview is how long a link is valid.
+const defaultPreview = time.Hour
+
+// foreignLabels are the labels of what arrives through a link.
+var foreignLabels = []string{"untrusted"}
+
+// A preview is the answer of the tool that makes a link.
+type preview struct {
+	URL     string    `json:"url"`
+	Expires time.Time `json:"expires"`
+}
+
+// makePreview makes a link to a port of a sandbox. Who has it can send data into the sandbox.
+func (s *Sandboxes) makePreview(ctx context.Context, c *tool.Call, a *arguments) (*tool.Result, error) {
+	most := s.cfg.Limits.Previews
+	s.mu.Lock()
+	b, err := s.findBox(ctx, c.Principal, a.Sandbox)
+	s.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, tool.NotSent(err)
+	case most == 0 || s.cfg.Previews == nil:
+		return nil, tool.NotSent(tool.Errorf(tool.Denied, "previews are off: set sandboxes.previews in the "+
+			"configuration to the longest time of a link, such as 1h"))
+	case a.Port < 1 || a.Port > 65535:
+		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "port %d: ports are 1 to 65535", a.Port))
+	case a.Expires < 0:
+		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "expires_seconds must be positive"))
+	}
+	if err := s.bringLabels(ctx, b, tool.JoinLabels(c.Labels, foreignLabels)); err != nil {
+		return nil, err
+	}
+	h := &hold{box: b, all: s}
+	if err := h.passLabels(c.Observe()); err != nil { // the link reads what the sandbox has
+		return nil, err
+	}
+	life := min(cmp.Or(inSeconds(a.Expires), defaultPreview), most)
+	url, expires, err := s.cfg.Previews.MakeLink(c.Principal, b.rec.ID, a.Port, life)
+	return answerWith(preview{url, expires}, err)
+}
+
+// DialPort wakes a sandbox, and connects to one of its ports. The sandbox stays awake until the
+// connection is closed.
+func (s *Sandboxes) DialPort(ctx context.Context, owner, id string, port int) (net.Conn, error) {
+	s.mu.Lock()
+	b, err := s.findBox(ctx, tool.Principal{ID: owner}, id)
+	if err == nil && s.closed {
+		err = errClosed
+	}
+	if err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
+	b.users++
+	s.mu.Unlock()
+	h := &hold{box: b, all: s}
+	var conn net.Conn
+	if err = h.wakeBox(ctx); err == nil {
+		conn, err = service.DialPort(ctx, h.machine, port)
+	}
+	if err != nil {
+		h.endUse()
+		return nil, err
+	}
+	return &portConn{Conn: conn, hold: h}, nil
+}
+
+// A portConn is a connection to a port, which keeps its sandbox awake.
+type portConn struct {
+	net.Conn
+	hold *hold
+	once sync.Once
+}
+
+// Close closes the connection.
+func (c *portConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(c.hold.endUse)
+	return err
+}
