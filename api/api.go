@@ -6,6 +6,7 @@ package api
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -104,6 +105,33 @@ type Upstream struct {
 	Weaker []WeakerHints `json:"weaker,omitempty"`
 	// Definitions holds notices about the definitions of its tools, at most 1,000.
 	Definitions []DefinitionNotice `json:"definitions,omitempty"`
+	// Sandbox is the sandbox that a server of type stdio runs in; nil: it is a child process.
+	Sandbox *ServerSandbox `json:"sandbox,omitempty"`
+}
+
+// A ServerSandbox describes the sandbox of an MCP server.
+type ServerSandbox struct {
+	Tier    string   `json:"tier"`
+	Image   string   `json:"image,omitempty"`   // empty: the host's programs
+	Network []string `json:"network,omitempty"` // hosts that it may reach
+	Missing []string `json:"missing,omitempty"` // protections that this host lacks, and their substitutes
+}
+
+// DescribeSandbox describes the sandbox in one line.
+func (b *ServerSandbox) DescribeSandbox() string {
+	text := "in a sandbox of tier " + b.Tier
+	if b.Image != "" {
+		text += " with image " + b.Image
+	}
+	if len(b.Network) == 0 {
+		text += ", without a network"
+	} else {
+		text += ", which reaches " + strings.Join(b.Network, ", ")
+	}
+	if len(b.Missing) > 0 {
+		text += "; this host lacks " + strings.Join(b.Missing, "; ")
+	}
+	return text
 }
 
 // A DefinitionNotice says why a person should look at the definition of a tool.

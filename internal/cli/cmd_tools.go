@@ -99,6 +99,9 @@ func tableOfTools(w io.Writer, upstreams []api.Upstream, tools []api.Tool) {
 	}
 	writeColumns(w, rows...)
 	for _, u := range upstreams {
+		if u.Sandbox != nil {
+			fmt.Fprintf(w, "\n%s runs %s\n", cleanLine(u.Name), cleanLine(u.Sandbox.DescribeSandbox()))
+		}
 		for _, b := range u.Broken {
 			fmt.Fprintf(w, "\n%s left out: %s\n", cleanLine(u.Name+"."+b.Tool), cleanLine(b.Reason))
 		}

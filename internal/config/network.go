@@ -41,7 +41,7 @@ func (r *reader) readNetwork(n *node, s *Network, dir string) {
 			}
 		},
 		"ports":       func(n *node) { s.Ports = readPorts(r, n) },
-		"secrets":     func(n *node) { s.Secrets = readNetworkSecrets(r, n) },
+		"secrets":     func(n *node) { s.Secrets = readNetworkSecrets(r, n, "network.secrets") },
 		"authorities": func(n *node) { s.Authorities = readAuthorities(r, n, dir) },
 	})
 }

@@ -17,10 +17,11 @@ var takenNames = []string{"PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "T
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
 	"GIT_SSL_CAINFO", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV"}
 
-// readNetworkSecrets reads the secrets that are inserted into programs' requests.
-func readNetworkSecrets(r *reader, n *node) (all []egress.Secret) {
-	r.eachEntry(n, "network.secrets", func(k, v *node) {
-		what := "network.secrets." + k.text
+// readNetworkSecrets reads the secrets that are inserted into the requests of programs, or of a
+// server in a sandbox.
+func readNetworkSecrets(r *reader, n *node, part string) (all []egress.Secret) {
+	r.eachEntry(n, part, func(k, v *node) {
+		what := part + "." + k.text
 		if !placeholderNames().MatchString(k.text) || slices.Contains(takenNames, k.text) ||
 			strings.HasPrefix(k.text, "PYTHON") {
 			r.addProblem(k, "%s: it is an environment variable of programs: use capital letters, digits and _, and "+

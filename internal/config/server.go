@@ -33,6 +33,9 @@ type Server struct {
 	Headers map[string]string
 	OAuth   OAuth
 
+	// Sandbox is the sandbox that a server with a Command runs in; nil: it is a child process.
+	Sandbox *ServerSandbox
+
 	Labels  []string  // of all its tools: see policy.Labels
 	Narrow  Narrowing // selects its visible tools
 	Secrets []string  // names of the secrets that it refers to, sorted; see Config.ReadServer
@@ -181,8 +184,10 @@ func (r *reader) readServer(name string, at, n *node, dir string) Server {
 	}
 	known["observed_types"] = observedReader(r, what+".observed_types", &s.Observed)
 	known["definitions"] = func(n *node) { r.readDefinitions(n, what+".definitions", dir, &s.Definitions) }
+	known["sandbox"] = func(n *node) { readServerSandbox(r, &s, n, what+".sandbox", dir) }
 	r.readNarrowing(&s.Narrow, what, known)
 	r.readObject(n, what, known)
+	checkServerSandbox(r, &s, at)
 	if commandNode == nil || s.Command != "" {
 		r.chooseTransport(&s, at, typeNode, urlNode)
 	}

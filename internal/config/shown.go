@@ -74,6 +74,8 @@ type ShownServer struct {
 	Timeout  string            `json:"timeout,omitempty"`
 	Revision string            `json:"revision,omitempty"`
 
+	Sandbox *ShownServerSandbox `json:"sandbox,omitempty"`
+
 	Credentials string `json:"credentials,omitempty"`
 	Idle        string `json:"idle,omitempty"`
 }

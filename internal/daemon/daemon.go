@@ -233,7 +233,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.servers.notices, d.servers.events = newNotices(d), feed.NewBook()
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), newSecrets(s, d.store.OpenSecrets(key), d.mask, d),
 		newApprovedServers(s, d.cfg.DataDir, d.log), &hints{d.store.Hints(key), d, d.log}, d.catalog,
-		d.cfg.Version, d.log, d.mask, d, d); err != nil {
+		d.cfg.Version, d.log, d.mask, d, d, newHosting(d)); err != nil {
 		return err
 	}
 	if d.audit, err = d.openAudit(key); err != nil {
@@ -262,13 +262,14 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.meters.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d}})
 	d.meters.usage = d.newUsage(key)
 	door := d.meters.usage.CountCalls(d.meters.metrics.CountCalls(d.meters.tracer.TraceCalls(d.policies)), d.findTool)
+	d.upstreams.hosting.hosts, d.upstreams.hosting.door = d.policies, door
 	d.index = &index{policies: d.policies, catalog: d.catalog, upstreams: d.upstreams,
 		describer: describer{d.shapes}}
 	if err := d.newExecutor(key, door); err != nil {
 		return err
 	}
 	own := builtin()
-	d.sandboxes.own = d.newOwnSandboxes(key)
+	d.sandboxes.own = d.newOwnSandboxes(key, e.network, door)
 	d.catalog.Set(catalog.Source{Name: tool.Own, Tools: slices.Concat(own, networkTools(), owned.ListTools()),
 		Health: tool.Health{State: tool.Ready}, Caller: maskCaller(d.mask, table{
 			"search": d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible),
@@ -421,6 +422,9 @@ func (d *Daemon) shutDown(ctx context.Context, servers []*server) []error {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
 	d.life.stopping.Store(true)
+	if p := d.sandboxes.previews; p != nil {
+		p.server.CloseAll()
+	}
 	results := make([]error, len(servers))
 	var stopped sync.WaitGroup
 	stopped.Go(func() { results[0] = servers[0].stop(ctx) })
@@ -528,6 +532,7 @@ func (d *Daemon) Upstreams(ctx context.Context) []api.Upstream {
 			State: string(snap.Health.State), Reason: snap.Health.Reason, Stale: snap.Health.Stale,
 			Tools: len(snap.Tools), Protocol: snap.Protocol, Server: snap.Server, Stderr: snap.Stderr,
 			Weaker: waiting[s.up.Name()], Definitions: d.upstreams.wireNotices(s),
+			Sandbox: d.upstreams.describeSandbox(s),
 		}
 		for _, b := range snap.Broken {
 			u.Broken = append(u.Broken, api.Broken{Tool: b.Tool, Reason: b.Reason})

@@ -68,7 +68,7 @@ func checkConfig(named string) (*config.Config, []Check) {
 	case s.File == "":
 		check.Detail = "none found, so there are no upstream tools; create ./biplane.yaml, or pass a file with --config"
 	default:
-		check.Detail = fmt.Sprintf("%s: %s, mode %s", s.File, servers(len(s.Servers))+countAPIs(s), s.Mode)
+		check.Detail = fmt.Sprintf("%s: %s, mode %s", s.File, countServers(len(s.Servers))+countAPIs(s), s.Mode)
 	}
 	check.OK = true
 	checks := []Check{check}
@@ -265,6 +265,9 @@ func checkUpstream(part string, u api.Upstream) Check {
 			protocol = "MCP " + protocol
 		}
 		check.Detail = fmt.Sprintf("%s, %d tools, %s, %s", u.State, u.Tools, u.Server, protocol)
+		if u.Sandbox != nil {
+			check.Detail += ", " + u.Sandbox.DescribeSandbox()
+		}
 		return check
 	}
 	if u.Reason != "" {
@@ -293,7 +296,7 @@ func countAPIs(s *config.Config) (out string) {
 	return out
 }
 
-func servers(n int) string {
+func countServers(n int) string {
 	if n == 1 {
 		return "1 MCP server"
 	}

@@ -44,7 +44,7 @@ func TestFolderNetwork(t *testing.T) {
 	for _, c := range []struct{ name, policies, granted, other, direct string }{
 		{"the grant alone", programs, "200", "127.0.0.2", "is denied by policy none"},
 		{"programs may connect", programs + `permit (principal, action == Action::"connect", resource);`, "200",
-			"the configuration doesn't grant 127.0.0.2 to this folder", "200"},
+			"the configuration doesn't grant 127.0.0.2: add it to ", "200"},
 		{"a forbid", programs +
 			`@id("never") forbid (principal, action == Action::"connect", resource == Host::"127.0.0.1");`,
 			"denied by policy never", "127.0.0.2", "denied by policy never"},

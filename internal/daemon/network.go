@@ -46,15 +46,21 @@ func networkTools() []*tool.Tool {
 
 // newEngine returns how this program becomes the processes of sandboxes. The settings may be nil.
 func newEngine(command []string, log *slog.Logger, s *config.Config) engine {
-	cfg := sandboxnet.Config{Log: log}
+	var n config.Network
 	if s != nil {
-		cfg.Ports, cfg.Authorities = s.Network.Ports, string(s.Network.Authorities)
-		for _, one := range s.Network.Secrets {
-			cfg.Variables = append(cfg.Variables, one.Name+"="+egress.Placeholder(one.Name))
-			cfg.Opened = append(cfg.Opened, one.Hosts...)
-		}
+		n = s.Network
 	}
-	return engine{command: command, log: log, network: sandboxnet.NewNetwork(cfg)}
+	return engine{command: command, log: log, network: newSandboxNetwork(n, n.Secrets, log)}
+}
+
+// newSandboxNetwork returns the network of sandboxes whose programs have placeholders of secrets.
+func newSandboxNetwork(n config.Network, secrets []egress.Secret, log *slog.Logger) *sandboxnet.Network {
+	cfg := sandboxnet.Config{Ports: n.Ports, Authorities: string(n.Authorities), Log: log}
+	for _, one := range secrets {
+		cfg.Variables = append(cfg.Variables, one.Name+"="+egress.Placeholder(one.Name))
+		cfg.Opened = append(cfg.Opened, one.Hosts...)
+	}
+	return sandboxnet.NewNetwork(cfg)
 }
 
 // A network is the Caller of the network tools.
@@ -68,7 +74,7 @@ func (d *Daemon) newNetwork() network {
 
 // Call sends a program's request. Policy was checked for the same target: both use policy.TargetOf.
 func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-	if c.FromProgram().Execution == "" {
+	if by := c.FromProgram(); by.Execution == "" && by.Sandbox == "" {
 		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "%s is for programs: call fetch in one", c.Path))
 	}
 	t, err := policy.TargetOf(c.Arguments)
@@ -102,7 +108,10 @@ func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	resp, err := n.client.Do(ctx, q)
 	switch e := tool.AsError(err); {
 	case err == nil:
-		return response(t, resp)
+		// The arguments were counted before. If a limit is exceeded now, the next call is refused.
+		m, _ := tool.MeterFrom(ctx)
+		_ = m.CountBytes(0, int64(len(resp.Body)))
+		return makeResponse(t, resp)
 	case e.Kind == tool.Unavailable && t.Reads():
 		return tool.Text(true, e.Msg), nil // one host failed, not the network: the tool stays usable for others
 	default:
@@ -110,8 +119,8 @@ func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 	}
 }
 
-// response returns the result from which a program's fetch builds its Response.
-func response(t *policy.Target, r *egress.Response) (*tool.Result, error) {
+// makeResponse returns the result from which a program's fetch builds its Response.
+func makeResponse(t *policy.Target, r *egress.Response) (*tool.Result, error) {
 	v := struct {
 		Status     int               `json:"status"`
 		StatusText string            `json:"statusText"`

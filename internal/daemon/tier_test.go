@@ -115,7 +115,7 @@ func (r *tierRig) start(policies string, create func() (sandbox.Driver, error)) 
 	if create != nil {
 		strongest = tool.Process
 	}
-	text := fmt.Sprintf("sandbox: { host_packages: %t }\npolicy: ./policies\nmcpServers: { box: { url: '%s' } }\n",
+	text := fmt.Sprintf("sandbox: { host_packages: %t }\npolicy: ./policies\nmcpServers:\n  box: { url: '%s' }\n",
 		r.hostPackages, r.url) + r.more
 	s, err := config.Parse(filepath.Join(r.dir, "biplane.yaml"), []byte(text), env, strongest)
 	if err != nil {

@@ -204,12 +204,12 @@ func (u *upstreams) openServer(c *config.Server, owner string, auth *oauth.Clien
 	cfg := mcp.Config{
 		Name: c.Name, Type: kind, Command: c.Command, Args: c.Args, Env: c.Env,
 		Environ: c.Environ, Dir: c.Dir,
-		URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
+		Launcher: u.newLauncher(c), URL: c.URL, Headers: c.Headers, Timeout: c.Timeout, Timeouts: c.Timeouts,
 		Updates: resourceObserver{u.observer, c.Name, owner}, Questions: u.direct,
 		OnChange: changed, Log: u.log, Mask: u.mask,
 		Client: mcp.Implementation{Name: "biplane", Version: u.version, Revision: c.Revision},
-		Masked: c.Personal, // by secrets, as long as they are in use: there may be many
-		Advice: advice,
+		// Masked by secrets, as long as they are in use: there may be many.
+		OwnCredentials: mcp.OwnCredentials{Masked: c.Personal, Advice: advice},
 	}
 	if auth != nil {
 		cfg.Auth = auth
@@ -271,6 +271,7 @@ type upstreams struct {
 	direct    bool                      // agents call the tools of upstreams themselves, and can be asked
 	sources   atomic.Pointer[[]*source] // in the order of the configuration
 	functions *functions                // runs the tools of folders
+	hosting   *hosting                  // runs servers in sandboxes
 	settled   chan struct{}
 	wanted    chan struct{} // closed on first use, which starts them
 
@@ -284,6 +285,7 @@ type upstreams struct {
 
 func newUpstreams(s *config.Config, tokens *store.Tokens, known *secrets, approved *approvedServers, h *hints,
 	c *catalog.Catalog, version string, log *slog.Logger, m *mask.Masker, o toolObserver, r signInObserver,
+	boxes *hosting,
 ) (*upstreams, error) {
 	u := &upstreams{
 		log: log, mask: m, version: version, tokens: tokens, secrets: known, approved: approved, hints: h,
@@ -291,7 +293,7 @@ func newUpstreams(s *config.Config, tokens *store.Tokens, known *secrets, approv
 		wait: s.StartWait, direct: servesDirect(s), pool: newInstancePool(maxInstances),
 		settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
-		lastOffers: map[string]*tool.Offers{}, functions: newFunctions(s),
+		lastOffers: map[string]*tool.Offers{}, functions: newFunctions(s), hosting: boxes,
 	}
 	u.signIns = signIns{signin.New(u, r)}
 	var err error

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,7 +27,7 @@ func authorize(_ context.Context, g *Gateway, r *request) error {
 func requestOf(c *tool.Call, t *tool.Tool) policy.Request {
 	by := c.FromProgram()
 	return policy.Request{Principal: c.Principal, Tool: t,
-		Arguments: c.Arguments, Parent: by.Execution, Tier: by.Tier, Labels: c.Labels,
+		Arguments: c.Arguments, Parent: cmp.Or(by.Execution, by.Sandbox), Tier: by.Tier, Labels: c.Labels,
 		Findings: tool.FindingRules(by.Findings)}
 }
 
@@ -83,9 +84,9 @@ func (g *Gateway) DecideSandbox(c *tool.Call, argument string) policy.Decision {
 	return d
 }
 
-// grantHost applies the configuration's grants to a request that the program of a folder's tool
-// sends to a network host, which policy has decided as d. The program reaches only hosts that are
-// granted to it. A grant replaces a permit, but not a forbid.
+// grantHost applies the configuration's grants to a request that the program of a folder's tool, or
+// a hosted server, sends to a network host, which policy has decided as d. It reaches only hosts
+// that are granted to it. A grant replaces a permit, but not a forbid.
 func grantHost(c *tool.Call, t *tool.Tool, d policy.Decision) policy.Decision {
 	by := c.FromProgram().Serving
 	if by == nil || !policy.ReachesNetwork(t) {
@@ -98,13 +99,12 @@ func grantHost(c *tool.Call, t *tool.Tool, d policy.Decision) policy.Decision {
 	switch granted := slices.Contains(by.Hosts, target.Host); {
 	case !granted && d.Effect != policy.Deny:
 		return policy.Decision{Effect: policy.Deny, Policy: by.Grantor, Version: d.Version,
-			Reason: "the configuration doesn't grant " + target.Host + " to this folder: add it to " + by.Grantor +
-				".network"}
+			Reason: "the configuration doesn't grant " + target.Host + ": add it to " + by.Grantor + ".network"}
 	case !granted:
 		d.Reason += "; " + by.Grantor + ".network in the configuration doesn't grant it either"
 	case d.IsUnpermitted():
 		return policy.Decision{Effect: policy.Allow, Policy: by.Grantor, Version: d.Version, Grant: d.Grant,
-			Reason: "the configuration grants this host to the folder"}
+			Reason: "the configuration grants this host"}
 	}
 	return d
 }

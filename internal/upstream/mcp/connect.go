@@ -96,11 +96,14 @@ func (u *Upstream) dialServer(ctx context.Context, kind, version string) (*sessi
 	var t transport
 	switch kind {
 	case kindStdio:
-		cmd, err := u.serverCommand()
-		if err != nil {
-			return nil, err
+		var cmd command
+		if u.cfg.Launcher == nil {
+			var err error
+			if cmd, err = u.serverCommand(); err != nil {
+				return nil, err
+			}
 		}
-		t = newStdio(cmd, u.cfg.MaxMessage, u.cfg.pace.grace, u.ring)
+		t = newStdio(cmd, u.cfg.Launcher, u.cfg.MaxMessage, u.cfg.pace.grace, u.ring)
 	case kindHTTP:
 		t = newStreamable(newHTTPLink(u.cfg.HTTPClient, u.url, u.header, u.cfg.Auth, u.cfg.MaxMessage))
 	case kindSSE:
@@ -282,7 +285,7 @@ func (s *session) listenChanges() {
 	for tries := 0; ; tries++ {
 		began := time.Now()
 		_, err := s.sendRequest(s.ctx,
-			query{method: "subscriptions/listen", fields: filter})
+			query{method: listenMethod, fields: filter})
 		if s.ctx.Err() != nil {
 			return
 		}

@@ -35,6 +35,9 @@ type Config struct {
 	Env     map[string]string // variables in addition to the inherited ones (see the package doc)
 	Dir     string            // its working directory; "" is the current one
 	Environ []string          // the environment it inherits from, in the form of os.Environ
+	// Launcher starts the server instead of a child process; Command, Args, Env and Dir are then
+	// only known to it. Nil: a child process.
+	Launcher Launcher
 
 	URL     string            // of a server on the network, http or https
 	Headers map[string]string // headers of every request to it; their values are never logged
@@ -65,12 +68,17 @@ type Config struct {
 	// Mask removes secrets from everything the server sends. New adds the secrets of this
 	// configuration. If nil, a new one is used.
 	Mask *mask.Masker
+	OwnCredentials
+
+	pace pace // the zero value is the usual pace
+}
+
+// OwnCredentials is what differs for a server that is used with the credentials of one principal.
+type OwnCredentials struct {
 	// Advice is for users whose credentials the server refuses; empty: run biplane connect.
 	Advice string
 	// Masked means that Mask has the secrets of this configuration already.
 	Masked bool
-
-	pace pace // the zero value is the usual pace
 }
 
 // An UpdateObserver observes the watched resources and the lists of a server. Each method is called

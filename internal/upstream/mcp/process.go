@@ -1,8 +1,10 @@
 package mcp
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,13 +14,16 @@ import (
 	"time"
 )
 
-// A process is a server that runs as a child process, in its own process group.
+// A process is a server that runs as a child process, in its own process group, or that a Launcher
+// has started.
 type process struct {
-	stdin, stdout, stderr *os.File // our ends of the pipes
+	stdin          io.WriteCloser // our ends of the pipes
+	stdout, stderr io.ReadCloser
 
-	done   chan struct{} // closed after it has exited, its group was killed, and it was reaped
-	status string        // how it ended, for people; set before done is closed
-	pid    int
+	done     chan struct{} // closed after it has exited, its group was killed, and it was reaped
+	status   string        // how it ended, for people; set before done is closed
+	pid      int           // 0: a Launcher has started it
+	launched Launched      // nil: a child process
 }
 
 // A command is a command to start.
@@ -29,16 +34,51 @@ type command struct {
 	dir  string
 }
 
+// A Launcher starts the server of an upstream elsewhere than as a child process of this one.
+type Launcher interface {
+	// LaunchServer starts the server. It returns when the server runs.
+	LaunchServer(ctx context.Context) (Launched, error)
+}
+
+// A Launched is a server that a Launcher has started.
+type Launched interface {
+	// OpenStreams returns our ends of its standard streams. It is called once.
+	OpenStreams() (stdin io.WriteCloser, stdout, stderr io.ReadCloser)
+	// UseServer wakes the server if it sleeps. It stays awake until the caller calls release.
+	UseServer(ctx context.Context) (release func(), err error)
+	// EndSignal returns a channel that is closed when the server has ended.
+	EndSignal() <-chan struct{}
+	// DescribeEnd returns how it has ended, for people.
+	DescribeEnd() string
+	// StopServer ends the server, whose standard input is closed. It may take grace to exit.
+	StopServer(grace time.Duration)
+}
+
+// launchServer starts a server by a Launcher.
+func launchServer(ctx context.Context, l Launcher) (*process, error) {
+	s, err := l.LaunchServer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{done: make(chan struct{}), launched: s}
+	p.stdin, p.stdout, p.stderr = s.OpenStreams()
+	go func() {
+		<-s.EndSignal()
+		p.status = s.DescribeEnd()
+		close(p.done)
+	}()
+	return p, nil
+}
+
 // startProcess starts c. The goroutine that starts it also waits for it, on a single thread,
 // because the kernel's parent-death signal is tied to that thread.
 func startProcess(c command) (*process, error) {
-	var theirs [3]*os.File
+	var theirs, ours [3]*os.File
 	p := &process{done: make(chan struct{})}
-	ours := []**os.File{&p.stdin, &p.stdout, &p.stderr}
 	cleanup := func() {
 		for i := range theirs {
 			closeFile(theirs[i])
-			closeFile(*ours[i])
+			closeFile(ours[i])
 		}
 	}
 	for i := range theirs {
@@ -47,10 +87,11 @@ func startProcess(c command) (*process, error) {
 			cleanup()
 			return nil, err
 		}
-		if theirs[i], *ours[i] = w, r; i == 0 {
-			theirs[i], *ours[i] = r, w
+		if theirs[i], ours[i] = w, r; i == 0 {
+			theirs[i], ours[i] = r, w
 		}
 	}
+	p.stdin, p.stdout, p.stderr = ours[0], ours[1], ours[2]
 	cmd := &exec.Cmd{Path: c.path, Args: append([]string{c.path}, c.args...), Env: c.env, Dir: c.dir,
 		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2]}
 	started := make(chan error)
@@ -125,7 +166,12 @@ func (p *process) hasExited(d time.Duration) bool {
 // to exit; then it sends SIGTERM; then it kills the group. grace is the timeout of each of the
 // first two steps.
 func (p *process) stop(grace time.Duration) {
-	closeFile(p.stdin)
+	_ = p.stdin.Close()
+	if p.launched != nil {
+		p.launched.StopServer(grace)
+		<-p.done
+		return
+	}
 	if p.hasExited(grace) {
 		return
 	}

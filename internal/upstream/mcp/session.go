@@ -201,6 +201,11 @@ func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, er
 		return nil, err
 	}
 	defer s.forgetRequest(id, p)
+	release, err := wakeServer(ctx, s.t, q)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	m := s.newMessage(id, q)
 	if err := s.handOver(ctx, m, q.idle); err != nil {
 		return nil, err
@@ -208,7 +213,7 @@ func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, er
 	s.mu.Lock()
 	p.told = !q.once && !(m.abort != nil && s.modern.Load()) // 2026-07-28: over HTTP, closing the stream is the signal
 	s.mu.Unlock()
-	err := s.awaitAnswer(ctx, p, q)
+	err = s.awaitAnswer(ctx, p, q)
 	if err == nil {
 		return p.result, p.err
 	}

@@ -16,6 +16,7 @@ import (
 // output.
 type stdio struct {
 	cmd   command
+	by    Launcher // starts the server; nil: it is a child process
 	max   int
 	grace time.Duration
 	ring  *ring
@@ -35,14 +36,19 @@ const (
 	lastWords  = time.Second            // time to read the rest of the standard error of a process that has exited
 )
 
-func newStdio(cmd command, maxMessage int, grace time.Duration, r *ring) *stdio {
-	return &stdio{cmd: cmd, max: maxMessage, grace: grace, ring: r, queue: make(chan *message, 32),
+func newStdio(cmd command, by Launcher, maxMessage int, grace time.Duration, r *ring) *stdio {
+	return &stdio{cmd: cmd, by: by, max: maxMessage, grace: grace, ring: r, queue: make(chan *message, 32),
 		quit: make(chan struct{})}
 }
 
-func (t *stdio) start(_ context.Context, to sink) error {
+func (t *stdio) start(ctx context.Context, to sink) (err error) {
 	t.to = to
-	p, err := startProcess(t.cmd)
+	var p *process
+	if t.by != nil {
+		p, err = launchServer(ctx, t.by)
+	} else {
+		p, err = startProcess(t.cmd)
+	}
 	if err != nil {
 		return faultf(faultUnsent, "can't be started: %w", err)
 	}
@@ -216,11 +222,44 @@ func (t *stdio) stop() {
 		select {
 		case <-done:
 		case <-time.After(500 * time.Millisecond):
-			closeFile(t.proc.stdout)
-			closeFile(t.proc.stderr)
+			t.closeOutput()
 			<-done
 		}
-		closeFile(t.proc.stdout)
-		closeFile(t.proc.stderr)
+		t.closeOutput()
 	})
+}
+
+// closeOutput closes our ends of the server's output. They may be closed.
+func (t *stdio) closeOutput() {
+	_ = t.proc.stdout.Close()
+	_ = t.proc.stderr.Close()
+}
+
+// keepAwake wakes a server that a Launcher has started, and keeps it awake until release is called.
+func (t *stdio) keepAwake(ctx context.Context) (release func(), err error) {
+	if t.proc == nil || t.proc.launched == nil {
+		return func() {}, nil
+	}
+	release, err = t.proc.launched.UseServer(ctx)
+	if err != nil {
+		return nil, faultf(faultUnsent, "can't be woken: %w", err)
+	}
+	return release, nil
+}
+
+// listenMethod is the request whose answer comes when the session ends.
+const listenMethod = "subscriptions/listen"
+
+// wakeServer keeps a server in a sandbox awake for a request, until release is called.
+func wakeServer(ctx context.Context, by transport, q query) (release func(), err error) {
+	t, ok := by.(*stdio)
+	if !ok {
+		return func() {}, nil
+	}
+	release, err = t.keepAwake(ctx)
+	if err == nil && q.method == listenMethod { // the server may sleep meanwhile: it has nothing else to do
+		release()
+		return func() {}, nil
+	}
+	return release, err
 }

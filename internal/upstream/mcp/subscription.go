@@ -318,7 +318,7 @@ func (s *session) listenUpdates(ctx context.Context, uri string, acked chan<- js
 	fields := append(append([]byte(`"notifications":{"resourceSubscriptions":[`), quoteString(uri)...), "]}"...)
 	for tries := 0; ; tries++ {
 		began := time.Now()
-		_, err := s.sendRequest(ctx, query{method: "subscriptions/listen", fields: fields, acked: acked})
+		_, err := s.sendRequest(ctx, query{method: listenMethod, fields: fields, acked: acked})
 		if _, ok := wireError(err); ok {
 			select {
 			case refused <- err:
