@@ -4,10 +4,12 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
 // A line is a program of a session, and what it must answer.
@@ -102,6 +104,53 @@ func TestFrozenSandboxesAreBounded(t *testing.T) {
 	}
 }
 
+// TestFrozenSandboxesEnd checks that sandboxes of idle sessions end when there are too many, when
+// they use too much memory, and when they are idle for long. Their sessions say why.
+func TestFrozenSandboxesEnd(t *testing.T) {
+	newProcessRig(t, anyTier) // or skips the test
+	for limits, want := range map[string]string{
+		"frozen: 1":                  "other sessions needed its place or its memory (at most 1 idle sandbox,",
+		"frozen_memory: 100MiB":      "its memory (at most 16 idle sandboxes, 104.9 MB)",
+		"frozen_idle: 1s, frozen: 9": "it was not used for 1s",
+	} {
+		t.Run(limits, func(t *testing.T) {
+			d, _ := run(t, t.TempDir(), "sessions: { "+limits+" }")
+			note := func(session string) string {
+				x, err := d.Client().Run(t.Context(), api.RunRequest{Language: "python", Session: session,
+					Code: "import pwd\nx = b'x' * (60 << 20)\nopen('a.txt', 'a').write('a')\n" +
+						"len(open('a.txt').read())"})
+				if err != nil || x.Error != nil {
+					t.Fatalf("Run: %+v, %v", x, err)
+				}
+				return x.SessionNote + " " + string(x.Value)
+			}
+			note("a")
+			if strings.Contains(limits, "idle") {
+				awaitSuspended(t, d, "a")
+			} else {
+				note("b")
+			}
+			if got := note("a"); !strings.Contains(got, want) || !strings.HasSuffix(got, " 2") {
+				t.Errorf("session a: %q, want the reason %q, and its file", got, want)
+			}
+		})
+	}
+}
+
+// awaitSuspended waits until a session is only on disk.
+func awaitSuspended(t *testing.T, d *daemon.Daemon, name string) {
+	t.Helper()
+	for range time.Tick(20 * time.Millisecond) {
+		s, err := d.Client().Session(t.Context(), name)
+		if err != nil {
+			t.Fatalf("Session: %v", err)
+		}
+		if s.State == "suspended" {
+			return
+		}
+	}
+}
+
 func (r *tierRig) forkSession(from, to string) error {
 	_, err := r.d.Client().ForkSession(r.t.Context(), from, to)
 	return err
@@ -140,17 +189,22 @@ func TestSessionMoves(t *testing.T) {
 			"f.write('kept')\nf.close()\nawait box.put()", `"done"`, "(new)"},
 		line{"import pwd\nrows = 0\n1 / 0", "!division by zero", "session py is as it was before this program"},
 		line{"rows[0]['a']", "1", "session py"}, // in the embedded engine
-		line{"import pwd\n[pwd.getpwuid(1000).pw_name, total(1), when.year, json.dumps(rows[0]), open('a.txt').read()]",
-			`["agent",3,2026,"{\"a\": 1}","kept"]`,
+		line{"import pwd\n[pwd.getpwuid(1000).pw_name, total(1), when.year, json.dumps(rows[0]), " +
+			"open('a.txt').read(), open('new.txt', 'w').write('n')]",
+			`["agent",3,2026,"{\"a\": 1}","kept",1]`,
 			"its files and the variables dt, json, rows, total, when moved; gone are C (a class), c ("},
 		line{"rows.append(1)\nlen(rows)", "3", "woken from its frozen sandbox"},
+		line{"import os\nos._exit(1)", "!", ""},
+		line{"open('new.txt').read()", `"n"`, "its files are kept"}, // those of the host
 	)
 	r.checkLines("typescript", "ts",
 		line{"const m = new Map([['a', 1n]]); let n = 1; function f(x: number) { return x + n }\n" +
 			"const g = () => f(1)\nclass A {} const a = new A(); const d = new Date(5)", "", "(new)"},
-		line{"const os = require('os'); return [m.get('a'), f(2), g(), d.getTime(), typeof os.cpus]",
+		line{"const os = require('os'); require('fs').writeFileSync('n.txt', 'n')\n" +
+			"return [m.get('a'), f(2), g(), d.getTime(), typeof os.cpus]",
 			`[1,3,2,5,"function"]`, "the variables A, d, f, g, m, n moved; gone are a (an object of class A)"},
 	)
+	r.checkLines("bash", "ts", line{"cat n.txt", "n", ""}) // in another sandbox, so from the host's files
 	r.checkLines("python", "both", line{"x = 1", "", "(new)"})
 	r.checkLines("bash", "both", line{"echo hi > b.txt", "", "It moved to another kind of sandbox"})
 	r.checkLines("python", "both", line{"[x, open('b.txt').read()]", `[1,"hi\n"]`, "the variables x moved"})

@@ -45,6 +45,9 @@ func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
+	if strings.HasSuffix(noun, "x") {
+		noun += "e"
+	}
 	return Group(n) + " " + noun + "s"
 }
 

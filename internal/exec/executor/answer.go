@@ -135,6 +135,8 @@ func (r *run) sessionText(e *execution.Execution) string {
 	case e.State != execution.Done && r.machine.lost:
 		return fmt.Sprintf("the files of session %s are as they were before this program; its variables are gone, "+
 			"since the program was stopped", e.Session)
+	case e.State != execution.Done && r.machine.isolation.process && r.machine.origin.From == "restarted":
+		return fmt.Sprintf("session %s%s", e.Session, r.machine.origin.Text())
 	case e.State != execution.Done && r.machine.isolation.process && !execution.WritesValue(r.language):
 		return fmt.Sprintf("the files of session %s are as they were before this program; its variables may have "+
 			"changed", e.Session)

@@ -48,6 +48,7 @@ def load(ask):
     except _NoHost:
         _absent = True
         return
+    _absent = False
     here = _walk() if _loaded else {}
     _loaded = True
     for path in sorted(here, reverse=True):  # content before its folder
