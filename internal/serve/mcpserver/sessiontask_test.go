@@ -255,6 +255,26 @@ func TestTasksOfOthers(t *testing.T) {
 	}
 }
 
+// TestTaskLabels checks that a session that reads the result of another session's task gets the
+// labels of its data.
+func TestTaskLabels(t *testing.T) {
+	d := newDoor()
+	d.handle("up.echo", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+		return tool.Text(false, "private"), c.Observe().OnLabels([]string{"pii"})
+	})
+	d.handle("up.other", func(context.Context, *tool.Call) (*tool.Result, error) { return tool.Text(false, ""), nil })
+	url := taskServer(t, config(d, mcpserver.Direct))
+	first, second := dialAs(t, url, "2025-11-25", "ann", ""), dialAs(t, url, "2025-11-25", "ann", "")
+	id := newTask(t, first, taskCall)
+	if got := about(t, second, "tasks/result", id); !strings.Contains(got, "private") {
+		t.Fatalf("tasks/result: got %s, want the result", got)
+	}
+	second.call(t, "tools/call", `{"name":"up_other"}`)
+	if got := d.last(t).Labels; !slices.Equal(got, []string{"pii"}) {
+		t.Errorf("a later call of the session has the labels %q, want pii", got)
+	}
+}
+
 // TestTaskFlood checks that a principal's tasks are limited, that another principal finds room
 // meanwhile, and that tasks expire and make room.
 func TestTaskFlood(t *testing.T) {
