@@ -29,7 +29,7 @@ await attempt("set-user-ID file", () => {
 
 // Processes, and what they inherit.
 await attempt("other processes", () => fs.readdirSync("/proc").filter((n) => +n > 200).length);
-const known = ["PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "TZ", "TERM", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONSAFEPATH", "NODE_PATH",
+const known = ["PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "TZ", "TERM", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONSAFEPATH", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "GOPATH", "GOTOOLCHAIN", "CARGO_HOME", "NODE_PATH",
   "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "npm_config_cafile", "NODE_EXTRA_CA_CERTS", "NODE_OPTIONS"];
 await attempt("environment", () => Object.keys(process.env).filter((n) => !known.includes(n) && !process.env[n].startsWith("biplane-secret-")).join());
 await attempt("environment of the first process", () => fs.readFileSync("/proc/1/environ", "utf8").split("\0").filter((v) => v && !v.includes("=biplane-secret-") && !known.includes(v.split("=")[0])).join());

@@ -51,7 +51,7 @@ attempt("open by handle", lambda: call(304, -100, b"x" * 16, 0))
 # Processes.
 attempt("other processes", lambda: [p for p in glob.glob("/proc/[0-9]*") if int(p[6:]) > 50])
 attempt("environment of the first process", lambda: [v for v in open("/proc/1/environ").read().split("\0") if v and "=biplane-secret-" not in v and v.split("=")[0] not in
-        ("PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "TZ", "TERM", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONSAFEPATH",
+        ("PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "TZ", "TERM", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONSAFEPATH", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "GOPATH", "GOTOOLCHAIN", "CARGO_HOME",
          "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "npm_config_cafile", "NODE_EXTRA_CA_CERTS")])
 attempt("inherited descriptors", lambda: [d for d in os.listdir("/proc/self/fd") if int(d) > 3 and os.path.exists("/proc/self/fd/" + d) and not os.readlink("/proc/self/fd/" + d).startswith(("pipe:", "/proc/"))])
 attempt("signal the parent", lambda: os.getppid() and os.kill(os.getppid(), 0) is None)
