@@ -65,7 +65,8 @@ func readGraphQL(r *reader, s Source, e entry) API {
 			g.Schema, g.shown.Schema = readPath(r.readText(n, e.what+".schema"), e.dir), n.text
 		},
 		"auth": func(n *node) {
-			g.Auth, g.shown.Auth = r.readCredential(n, e.what+".auth"), true
+			g.shown.Auth = true
+			r.readCredential(n, e.what+".auth", &g.Auth, nil)
 			if g.Auth.ClientID != "" && g.Auth.TokenURL == "" {
 				r.addProblem(n, "%s.auth needs token_url, where the client gets its tokens", e.what)
 			}

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
+	"path/filepath"
 	"slices"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -80,7 +82,7 @@ func readOpenAPI(r *reader, s Source, e entry) API {
 		"auth": func(n *node) {
 			a.Auth = map[string]APICredential{}
 			r.eachEntry(n, e.what+".auth", func(k, v *node) {
-				a.Auth[k.text] = r.readCredential(v, e.what+".auth."+k.text)
+				a.Auth[k.text] = readSignIn(r, &a.Source, v, e.what+".auth."+k.text)
 				a.shown.Auth = append(a.shown.Auth, k.text)
 			})
 		},
@@ -88,6 +90,13 @@ func readOpenAPI(r *reader, s Source, e entry) API {
 	acceptCredentials(r, &a.Source, e, known)
 	if r.readSource(&a.Source, e, known) && a.Spec == "" {
 		r.addProblem(e.at, "%s needs a spec: the file or the address of its OpenAPI document", e.what)
+	}
+	if a.SignIn != nil {
+		a.SignIn.Address = cmp.Or(a.Server, a.Spec)
+		if filepath.IsAbs(a.SignIn.Address) {
+			r.addProblem(e.at, "%s: people sign in to it, and its document is a file: set server, the only address "+
+				"that their tokens are sent to", e.what)
+		}
 	}
 	a.shown.ShownSource = a.Source.shown
 	return a

@@ -32,3 +32,43 @@ openapi: {pets: {spec: p.yaml, labels: [pii], auth: {key: very-secret}, headers:
 		t.Errorf("two upstreams of one name: %v", err)
 	}
 }
+
+// TestSignInKeys checks the settings of APIs that people sign in to.
+func TestSignInKeys(t *testing.T) {
+	parse := func(entry string) error {
+		_, err := Parse("/etc/b.yaml", []byte("openapi: { a: { "+entry+" } }\n"),
+			func(string) (string, bool) { return "", false }, 0)
+		return err
+	}
+	const spec = "spec: 'https://a.example/openapi.json', "
+	for _, ok := range []string{
+		spec + "auth: { login: { client_id: i, sign_in: true } }",
+		spec + "credentials: person, auth: { login: { client_id: i, sign_in: true, issuer: 'https://l.example' } }",
+		"spec: a.yaml, server: 'https://a.example', auth: { login: { client_id: i, client_secret: s, sign_in: true, " +
+			"authorization_url: 'https://l.example/a', token_url: 'https://l.example/t', redirect_port: 8123 } }",
+	} {
+		if err := parse(ok); err != nil {
+			t.Errorf("%s: %v, want no error", ok, err)
+		}
+	}
+	const sign = spec + "auth: { login: { client_id: i, sign_in: true"
+	for bad, want := range map[string]string{
+		spec + "auth: { login: { sign_in: true } }":                                  "needs a client_id",
+		spec + "auth: { login: { client_id: i, issuer: 'https://l.example' } }":      "set sign_in: true",
+		sign + ", issuer: here } }":                                                  "must be a URL",
+		sign + ", password: x } }":                                                   "remove username and password",
+		sign + ", scopes: ['a b'] } }":                                               "invalid scope",
+		"spec: a.yaml, auth: { login: { client_id: i, sign_in: true } }":             "set server",
+		spec + "credentials: person, auth: { login: { client_id: i, scopes: [a] } }": "refers to no secrets",
+		sign + " }, b: { client_id: i, sign_in: true } }":                            "with one",
+		sign + ", client_secret: '${secret:S}' } }, credentials: person":             "both secrets and sign_in",
+	} {
+		if err := parse(bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", bad, err, want)
+		}
+	}
+	const graph = "graphql: { a: { url: 'https://a.example', auth: { sign_in: true } } }\n"
+	if _, err := Parse("/etc/b.yaml", []byte(graph), func(string) (string, bool) { return "", false }, 0); err == nil {
+		t.Error("sign_in of a GraphQL endpoint was accepted, want an error")
+	}
+}

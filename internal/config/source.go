@@ -52,6 +52,7 @@ type Source struct {
 	Narrow   Narrowing
 	Secrets  []string // names of the secrets that it refers to, sorted; see Config.ReadAPI
 	Personal bool     // see Server
+	SignIn   *SignIn  // nil: people don't sign in
 	Idle     time.Duration
 	named    []string // tools that are named elsewhere in its entry
 	shown    ShownSource
@@ -129,7 +130,8 @@ func (r *reader) readAPIs(n *node, part, dir string) (out []API) {
 				a = apiKinds[part](r, newSource(part, name), entry{part + "." + name, k, v, dir})
 			})
 			a.GetSource().Secrets = secrets
-			if a.GetSource().Personal && len(secrets) == 0 {
+			checkSignIn(r, k, a.GetSource())
+			if a.GetSource().Personal && len(secrets) == 0 && a.GetSource().SignIn == nil {
 				r.addProblem(k, "%s.%s has credentials: person, but refers to no secrets: write ${secret:NAME} in its "+
 					"auth, headers or env", part, name)
 			}
@@ -178,25 +180,32 @@ type APICredential struct {
 	ClientSecret       string
 	TokenURL           string
 	Scopes             []string
+
+	SignIn           bool // people sign in, with the authorization code grant
+	AuthorizationURL string
+	Issuer           string
+	RedirectPort     int
 }
 
-// readCredential reads a credential: a text, or a map for a user or an OAuth client.
-func (r *reader) readCredential(n *node, what string) (c APICredential) {
+// readCredential reads a credential: a text, or a map for a user or an OAuth client. more are the
+// keys that not all kinds of upstreams have.
+func (r *reader) readCredential(n *node, what string, c *APICredential, more key) {
 	if n.kind != mapNode {
 		if c.Value = r.readText(n, what); strings.ContainsAny(c.Value, "\r\n\x00") {
 			r.addProblem(n, "%s can't be sent: it has line breaks", what)
 		}
-		return c
+		return
 	}
-	r.readObject(n, what, key{
+	known := key{
 		"username":      func(n *node) { c.Username = r.readText(n, what+".username") },
 		"password":      func(n *node) { c.Password = r.readText(n, what+".password") },
 		"client_id":     func(n *node) { c.ClientID = r.readText(n, what+".client_id") },
 		"client_secret": func(n *node) { c.ClientSecret = r.readText(n, what+".client_secret") },
 		"token_url":     func(n *node) { c.TokenURL = r.readText(n, what+".token_url") },
 		"scopes":        func(n *node) { c.Scopes = r.readTexts(n, what+".scopes") },
-	})
-	return c
+	}
+	maps.Copy(known, more)
+	r.readObject(n, what, known)
 }
 
 // checkUpstreamNames reports names that two upstreams of different kinds have.

@@ -187,6 +187,20 @@ func (c *clientUse) EndUse() { c.release() }
 // SignOut ends the principal's connection. The tools that it listed stay known.
 func (c *clientUse) SignOut() { c.of.endOwner(c.owner) }
 
+// describeAPI describes how an API gets its credentials, without their values.
+func describeAPI(c config.API) string {
+	s, names := c.GetSource(), c.ListCredentials()
+	switch {
+	case s.Personal && s.SignIn != nil:
+		return "with each principal's own sign-in (`biplane connect " + s.Name + "`)"
+	case s.Personal:
+		return describePersonal(s.Secrets)
+	case len(names) > 0:
+		return "with the auth and headers of the configuration: " + strings.Join(names, ", ")
+	}
+	return "not at all: the configuration has neither auth nor headers for it"
+}
+
 // describePersonal describes how an upstream gets its credentials from secrets of each principal.
 func describePersonal(secrets []string) string {
 	return "with each principal's own secrets: " + strings.Join(secrets, ", ") +

@@ -9,13 +9,20 @@ import (
 
 // OpenOpenAPI implements config.OpenAPIOpener.
 func (o opener) OpenOpenAPI(c *config.OpenAPI) (tool.Caller, error) {
-	auth := map[string]openapi.Credential{}
+	credentials := map[string]openapi.Credential{}
 	for name, a := range c.Auth {
-		auth[name] = openapi.Credential(a)
+		credentials[name] = openapi.Credential(a)
 	}
-	return openapi.New(openapi.Config{
-		Name: c.Name, Spec: c.Spec, Server: c.Server, Variables: c.Variables, Headers: c.Headers, Auth: auth,
+	cfg := openapi.Config{
+		Name: c.Name, Spec: c.Spec, Server: c.Server, Variables: c.Variables, Headers: c.Headers, Auth: credentials,
 		Timeout: c.Timeout, Version: o.version, OnChange: web.Notify(o.changed), Log: o.log, Mask: o.mask,
 		Masked: c.Personal, // by secrets, as long as they are in use
-	})
+	}
+	if o.auth != nil {
+		cfg.SignIn = o.auth
+		if c.Personal {
+			cfg.Advice = "sign in again: `biplane connect " + c.Name + "`"
+		}
+	}
+	return openapi.New(cfg)
 }

@@ -17,10 +17,53 @@ import (
 // stored under the principal's ID, and only that principal's client reads them.
 type ownSignIns struct {
 	upstreams *upstreams
-	server    *config.Server
+	cfg       oauth.Config // of all clients, without their owner
 
 	mu      sync.Mutex
 	clients map[string]*usedClient // by owner: one at most, since two could use a refresh token twice
+}
+
+func newOwnSignIns(u *upstreams, cfg oauth.Config) *ownSignIns {
+	return &ownSignIns{upstreams: u, cfg: cfg, clients: map[string]*usedClient{}}
+}
+
+// serverSignIn returns the settings of the sign-in to a server. ok is false if the server isn't
+// signed in to.
+func serverSignIn(c *config.Server) (cfg oauth.Config, ok bool) {
+	return oauth.Config{
+		Name: c.Name, URL: c.URL, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
+		Issuer: c.OAuth.Issuer, Scopes: c.OAuth.Scopes, RedirectPort: c.OAuth.RedirectPort,
+	}, c.SignsIn()
+}
+
+// apiSignIn is serverSignIn for an API whose description says where people sign in.
+func apiSignIn(s *config.Source) (cfg oauth.Config, ok bool) {
+	if s.SignIn == nil {
+		return cfg, false
+	}
+	c := s.SignIn.Credential
+	return oauth.Config{Name: s.Name, URL: s.SignIn.Address, Described: true, ClientID: c.ClientID,
+		ClientSecret: c.ClientSecret, Scopes: c.Scopes, RedirectPort: c.RedirectPort}, true
+}
+
+// openSignIn returns the OAuth client of a shared sign-in, and makes it that of its source. It is
+// nil if ok is false.
+func (u *upstreams) openSignIn(s *source, cfg oauth.Config, ok bool) (*oauth.Client, error) {
+	if !ok {
+		return nil, nil
+	}
+	auth, err := u.newOAuth(cfg)
+	if err == nil {
+		s.auth.Store(auth)
+	}
+	return auth, err
+}
+
+// newOAuth returns an OAuth client that keeps its owner's tokens.
+func (u *upstreams) newOAuth(cfg oauth.Config) (*oauth.Client, error) {
+	cfg.Store, cfg.Log, cfg.Mask = u.tokens.ForOwner(cfg.Owner), u.log, u.mask
+	cfg.Alone = true // the data folder has one owner
+	return oauth.New(cfg)
 }
 
 // A usedClient is a client, as long as it has uses.
@@ -35,7 +78,9 @@ func (s *ownSignIns) acquireClient(owner string) (_ *oauth.Client, release func(
 	defer s.mu.Unlock()
 	c := s.clients[owner]
 	if c == nil {
-		made, err := s.upstreams.newSignIn(s.server, owner)
+		cfg := s.cfg
+		cfg.Owner = owner
+		made, err := s.upstreams.newOAuth(cfg)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -71,8 +116,8 @@ func (s *ownSignIns) requireToken(ctx context.Context, owner string) (release fu
 		return nil, tool.NotSent(err)
 	}
 	return nil, newUnsent(tool.Unavailable, "upstream %s needs sign-in: each principal uses it with their own "+
-		"account, and %s is not signed in: %s, then call again", s.server.Name, owner,
-		s.upstreams.signInAdvice(s.server.Name, owner))
+		"account, and %s is not signed in: %s, then call again", s.cfg.Name, owner,
+		s.upstreams.signInAdvice(s.cfg.Name, owner))
 }
 
 // signInPage returns the address of the page where users sign in to an upstream, or "".

@@ -189,21 +189,31 @@ func consent(t *testing.T, address, account string) string {
 
 // A signInScene is a daemon with an upstream that each principal signs in to.
 type signInScene struct {
-	t    *testing.T
-	peer *accountPeer
-	dir  string
-	d    *daemon.Daemon
-	stop func()
-	keys map[string]string
+	t     *testing.T
+	peer  *accountPeer
+	entry string // of the upstream, in the configuration
+	dir   string
+	d     *daemon.Daemon
+	stop  func()
+	keys  map[string]string
 }
 
 func newSignInScene(t *testing.T, more string) *signInScene {
-	s := &signInScene{t: t, peer: newAccountPeer(t), dir: t.TempDir(), keys: map[string]string{}}
+	peer := newAccountPeer(t)
+	s := &signInScene{t: t, peer: peer, dir: t.TempDir(),
+		entry: "mcpServers: { peer: { url: '" + peer.URL + "/mcp', credentials: person } }"}
+	s.startWithKeys(more)
+	return s
+}
+
+// startWithKeys starts the daemon, and makes keys for ann and bob.
+func (s *signInScene) startWithKeys(more string) {
+	s.t.Helper()
+	s.keys = map[string]string{}
 	s.start(more)
 	for _, name := range []string{"ann", "bob"} {
-		s.keys[name] = makeKey(t, s.d, api.KeyRequest{Name: name, Scopes: []string{"api", "mcp"}})
+		s.keys[name] = makeKey(s.t, s.d, api.KeyRequest{Name: name, Scopes: []string{"api", "mcp"}})
 	}
-	return s
 }
 
 func (s *signInScene) start(more string) {
@@ -212,7 +222,7 @@ func (s *signInScene) start(more string) {
 		more = "policy: open"
 	}
 	settings, err := parse(filepath.Join(s.dir, "biplane.yaml"), "auth: { keys: true }\n"+more+
-		"\nmcpServers: { peer: { url: '"+s.peer.URL+"/mcp', credentials: person } }")
+		"\n"+s.entry)
 	if err != nil {
 		s.t.Fatalf("parse: %v", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,8 +39,9 @@ type source struct {
 // An opener creates the upstreams of a configuration. The file of each kind has a method for it.
 type opener struct {
 	*upstreams
-	plain   config.API // the upstream's entry, without the values of its secrets
-	changed notice     // called when the upstream has changed
+	plain   config.API    // the upstream's entry, without the values of its secrets
+	auth    *oauth.Client // nil without sign-in
+	changed notice        // called when the upstream has changed
 }
 
 // open creates an upstream that isn't an MCP server.
@@ -79,33 +79,34 @@ func addAPI(s *config.Config, u *sourceBuilder, a config.API) error {
 		}
 		return full, u.approved.checkAPI(full, running)
 	}
-	opens := func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
+	src := &source{kind: base.Part, target: a.ShowTarget(), how: describeAPI(a), narrow: base.Narrow, entry: a}
+	opens := func(owner string, auth *oauth.Client, secrets map[string]string,
+		changed func()) (upstream.Upstream, error) {
 		full, err := read(secrets, false)
+		if err == nil && owner == "" {
+			cfg, ok := apiSignIn(full.GetSource())
+			auth, err = u.openSignIn(src, cfg, ok)
+		}
 		if err != nil {
 			return nil, err
 		}
-		return opener{u.upstreams, a, changed}.open(full)
+		return opener{u.upstreams, a, auth, changed}.open(full)
 	}
 	check := func(secrets map[string]string) error {
 		_, err := read(secrets, true)
 		return err
 	}
-	how := "not at all: the configuration has neither auth nor headers for it"
-	names := a.ListCredentials()
-	switch {
-	case base.Personal:
-		how = describePersonal(base.Secrets)
-	case len(names) > 0:
-		how = "with the auth and headers of the configuration: " + strings.Join(names, ", ")
-	}
-	src := &source{kind: base.Part, target: a.ShowTarget(), how: how, narrow: base.Narrow, entry: a}
 	if !base.Personal {
-		return u.addSource(src, base.Name, base.Secrets, opens, check)
+		return u.addSource(src, base.Name, base.Secrets,
+			func(secrets map[string]string, changed func()) (upstream.Upstream, error) {
+				return opens("", nil, secrets, changed)
+			}, check)
 	}
-	p := newPersonalUpstream(base.Name, u.upstreams, base.Secrets, nil, base.Idle,
-		func(_ string, _ *oauth.Client, secrets map[string]string, changed func()) (upstream.Upstream, error) {
-			return opens(secrets, changed)
-		}, func() { u.update(src) })
+	var own *ownSignIns
+	if cfg, ok := apiSignIn(base); ok {
+		own = newOwnSignIns(u.upstreams, cfg)
+	}
+	p := newPersonalUpstream(base.Name, u.upstreams, base.Secrets, own, base.Idle, opens, func() { u.update(src) })
 	p.check = u.approved.guardCheck(check)
 	u.addUpstream(src, p)
 	return nil
@@ -151,12 +152,10 @@ func addServers(s *config.Config, u *sourceBuilder) error {
 				if err != nil {
 					return nil, err
 				}
-				auth, err := u.newSignIn(full, "")
+				cfg, ok := serverSignIn(full)
+				auth, err := u.openSignIn(src, cfg, ok)
 				if err != nil {
 					return nil, err
-				}
-				if auth != nil {
-					src.auth.Store(auth)
 				}
 				return u.openServer(full, "", auth, "", changed)
 			}, check)
@@ -173,8 +172,8 @@ func (u *sourceBuilder) addPersonal(src *source, c *config.Server,
 	read func(secrets map[string]string, running bool) (*config.Server, error), check checking) {
 	var own *ownSignIns
 	advice := "set a valid secret: `biplane secrets set NAME --for me`"
-	if c.SignsIn() {
-		own = &ownSignIns{upstreams: u.upstreams, server: c, clients: map[string]*usedClient{}}
+	if cfg, ok := serverSignIn(c); ok {
+		own = newOwnSignIns(u.upstreams, cfg)
 		advice = "sign in again: `biplane connect " + c.Name + "`"
 	}
 	open := func(owner string, auth *oauth.Client, secrets map[string]string,
@@ -215,19 +214,6 @@ func (u *upstreams) openServer(c *config.Server, owner string, auth *oauth.Clien
 		cfg.Auth = auth
 	}
 	return mcp.New(cfg)
-}
-
-// newSignIn returns the OAuth client for a server, with the sign-in of owner, or the shared one if
-// owner is empty. It is nil if the server isn't signed in to.
-func (u *upstreams) newSignIn(c *config.Server, owner string) (*oauth.Client, error) {
-	if !c.SignsIn() {
-		return nil, nil
-	}
-	return oauth.New(oauth.Config{
-		Name: c.Name, URL: c.URL, Owner: owner, ClientID: c.OAuth.ClientID, ClientSecret: c.OAuth.ClientSecret,
-		Issuer: c.OAuth.Issuer, Scopes: c.OAuth.Scopes, RedirectPort: c.OAuth.RedirectPort,
-		Store: u.tokens.ForOwner(owner), Alone: true, Log: u.log, Mask: u.mask, // Alone: the data folder has one owner
-	})
 }
 
 // A toolObserver is informed about tools.

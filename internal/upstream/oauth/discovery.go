@@ -34,6 +34,9 @@ type serverMeta struct {
 	Challenges    []string `json:"code_challenge_methods_supported"`
 	Documents     bool     `json:"client_id_metadata_document_supported"`
 	SaysIssuer    bool     `json:"authorization_response_iss_parameter_supported"`
+
+	described bool   // it has no metadata; Issuer is the origin of Authorization
+	renewal   string // endpoint for refresh tokens, if it is not Token
 }
 
 // findResource fetches the server's metadata from the address in its challenge, or else from the
@@ -110,6 +113,9 @@ func (c *Client) checkResource(m *resourceMeta) error {
 
 // findMetadata fetches the metadata of the server and of its authorization server.
 func (c *Client) findMetadata(ctx context.Context, ch challenge) (*resourceMeta, *serverMeta, error) {
+	if c.cfg.Described {
+		return c.readDescription(ctx)
+	}
 	rm, guessed, err := c.findResource(ctx, ch)
 	if err != nil {
 		return nil, nil, err

@@ -111,8 +111,8 @@ func (c *Client) beginFlow(ctx context.Context, redirect string) (_ *Flow, err e
 	c.mu.Lock()
 	c.rememberSecrets(client.Secret, f.verifier)
 	c.mu.Unlock()
-	f.grant = grant{Resource: rm.Resource, Issuer: m.Issuer, Endpoint: m.Token, Revocation: m.Revocation,
-		Client: client, Scopes: scopes}
+	f.grant = grant{Resource: rm.Resource, Issuer: m.Issuer, Endpoint: m.Token, Renewal: m.renewal,
+		Revocation: m.Revocation, Client: client, Scopes: scopes}
 	f.URL, err = f.authorizationURL()
 	return f, err
 }
@@ -131,6 +131,8 @@ func (c *Client) chooseScopes(ctx context.Context, ch challenge, rm *resourceMet
 	switch {
 	case len(c.cfg.Scopes) > 0:
 		return cleanScopes(append(s, c.cfg.Scopes...))
+	case c.cfg.Described:
+		s = slices.Concat(s, ch.scopes, rm.Scopes)
 	case len(ch.scopes) > 0:
 		s = append(s, ch.scopes...)
 	case len(s) == 0:
@@ -153,10 +155,12 @@ func (f *Flow) authorizationURL() (string, error) {
 	q := u.Query()
 	for k, v := range map[string]string{
 		"response_type": "code", "client_id": f.grant.Client.ID, "redirect_uri": f.Redirect, "state": f.state,
-		"resource":       f.grant.Resource,
 		"code_challenge": base64.RawURLEncoding.EncodeToString(sum[:]), "code_challenge_method": "S256",
 	} {
 		q.Set(k, v)
+	}
+	if f.grant.Resource != "" {
+		q.Set("resource", f.grant.Resource)
 	}
 	if len(f.grant.Scopes) > 0 {
 		q.Set("scope", strings.Join(f.grant.Scopes, " "))
@@ -219,7 +223,7 @@ func (f *Flow) handleResponse(q url.Values) error {
 func (f *Flow) exchangeCode(q url.Values) error {
 	iss, said := q.Get("iss"), q.Has("iss")
 	switch {
-	case said && (iss != f.meta.Issuer || len(q["iss"]) != 1):
+	case said && (!f.meta.isIssuer(iss) || len(q["iss"]) != 1):
 		return tool.Errorf(tool.Denied,
 			"the answer came from a different authorization server, %s: it was rejected", shortLine(f.meta.Issuer))
 	case !said && f.meta.SaysIssuer:
@@ -238,7 +242,7 @@ func (f *Flow) exchangeCode(q url.Values) error {
 	f.c.rememberSecrets(q.Get("code"))
 	f.c.mu.Unlock()
 	g := f.grant
-	err := f.c.web.requestTokens(ctx, &g, url.Values{
+	err := f.requestFirst(ctx, &g, url.Values{
 		"grant_type": {"authorization_code"}, "code": {q.Get("code")}, "redirect_uri": {f.Redirect},
 		"code_verifier": {f.verifier},
 	})

@@ -36,9 +36,12 @@ type Config struct {
 	ClientID     string
 	ClientSecret string // for ClientID; "" for a public client
 	// Issuer is the only authorization server that may be used. It is required with ClientSecret,
-	// which is meant for it.
+	// which is meant for it, unless Described is set.
 	Issuer string
-	Scopes []string // to ask for, instead of the scopes that the server names
+	// Described means that the description of an API names the authorization server: see
+	// RecordServer. Nothing is discovered or registered. ClientID is required.
+	Described bool
+	Scopes    []string // to ask for, instead of the scopes that the server names
 	// RedirectPort is the local port of the redirect, if the server requires a certain one; 0: any
 	// free port.
 	RedirectPort int
@@ -79,6 +82,7 @@ type Client struct {
 	changes   int         // of held in this process: a state loaded before the last change is stale
 	refused   string      // the token that the server refused
 	challenge challenge
+	described *Server  // see RecordServer
 	hidden    []string // credentials that must not be shown, newest last
 	renewed   time.Time
 	forced    time.Time // time of the last renewal caused by a server's refusal

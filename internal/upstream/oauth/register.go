@@ -32,6 +32,8 @@ func (c *Client) registerClient(ctx context.Context, m *serverMeta, redirectURI 
 	scopes []string) (registration, error) {
 	document := isDocument(c.cfg.ClientID)
 	switch {
+	case c.cfg.Described:
+		return registration{c.cfg.ClientID, c.cfg.ClientSecret, methodFor(m, c.cfg.ClientSecret)}, nil
 	case c.cfg.ClientSecret != "" && c.cfg.Issuer == "": // any server that it names would get the secret
 		return registration{},
 			tool.Errorf(tool.Invalid, "it requires sign-in at %[1]s, which would receive the client_secret: if the "+

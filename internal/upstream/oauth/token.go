@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,9 +20,10 @@ const maxToken = 32 << 10
 // A grant is the result of a sign-in, with everything needed to use it: the issuer, the resource
 // and the client.
 type grant struct {
-	Resource   string       `json:"resource"` // that the tokens were requested for
+	Resource   string       `json:"resource"` // that the tokens were requested for; empty: none was named
 	Issuer     string       `json:"issuer"`
 	Endpoint   string       `json:"token_endpoint"`
+	Renewal    string       `json:"refresh_endpoint,omitempty"` // if it is another one
 	Revocation string       `json:"revocation_endpoint,omitempty"`
 	Client     registration `json:"client"`
 	Scopes     []string     `json:"scopes,omitempty"` // that were requested
@@ -35,8 +37,14 @@ type grant struct {
 // is a
 // *protocolError.
 func (w *authClient) requestTokens(ctx context.Context, g *grant, form url.Values) error {
-	form.Set("resource", g.Resource)
-	a, err := w.postForm(ctx, g.Endpoint, g.Client, form)
+	if g.Resource != "" {
+		form.Set("resource", g.Resource)
+	}
+	to := g.Endpoint
+	if form.Has("refresh_token") {
+		to = cmp.Or(g.Renewal, g.Endpoint)
+	}
+	a, err := w.postForm(ctx, to, g.Client, form)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ type Config struct {
 	Variables map[string]string // of the document's servers
 	Headers   map[string]string // of every request; their values are never logged
 	Auth      map[string]Credential
+	SignIn    SignIn // of the credential that has SignIn; nil if none has
+	Advice    string // how to sign in; empty: the usual command
 
 	Timeout     time.Duration // of one call; default 60 s
 	LoadTimeout time.Duration // of the document; default 60 s
@@ -82,7 +84,11 @@ func New(cfg Config) (*Upstream, error) {
 		cfg.addSecrets()
 	}
 	u.Service = web.NewService(web.Config{Name: cfg.Name, Timeout: cfg.Timeout, LoadTimeout: cfg.LoadTimeout,
-		MaxAnswer: cfg.MaxAnswer, Version: cfg.Version, OnChange: cfg.OnChange, Log: cfg.Log, Mask: cfg.Mask}, u)
+		MaxAnswer: cfg.MaxAnswer, Version: cfg.Version, OnChange: cfg.OnChange, Log: cfg.Log, Mask: cfg.Mask,
+		Advice: cfg.Advice}, u)
+	if cfg.SignIn != nil { // otherwise it would be an interface that holds nil
+		u.Config.SignIn = cfg.SignIn
+	}
 	return u, nil
 }
 
@@ -120,6 +126,9 @@ func (u *Upstream) LoadAPI(ctx context.Context) (*table, upstream.Snapshot, erro
 		return nil, none, err
 	}
 	if err := t.checkCredentials(u.cfg.Auth); err != nil {
+		return nil, none, err
+	}
+	if err := u.recordSignIn(t); err != nil {
 		return nil, none, err
 	}
 	own, err := t.requestOperation(u.cfg.Name, d)

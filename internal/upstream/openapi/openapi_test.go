@@ -457,5 +457,5 @@ paths: {/a: {get: {operationId: a}}}
 		"auth.x: the document has no security scheme of this name; it has o")
 	wantDown(t, openapi.Config{Spec: spec, Auth: map[string]openapi.Credential{"o": {ClientID: "c",
 		ClientSecret: "s"}}},
-		"signing in with an authorization code is not supported for OpenAPI yet")
+		"needs client_id and sign_in: true, so that people sign in, or an access token as text")
 }

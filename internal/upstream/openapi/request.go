@@ -26,6 +26,7 @@ type wireRequest struct {
 	header  http.Header
 	cookies []pair
 	body    []byte
+	token   string // of a person who signed in, which it carries
 }
 
 // ownHeaders belong to the connection, or to the credentials.
@@ -239,6 +240,9 @@ func (u *Upstream) sendRequest(ctx context.Context, t *table, o *operation, r *w
 			return nil, tool.NotSent(err)
 		}
 		got, err := u.sendOnce(ctx, &one, to)
+		if err == nil && one.token != "" {
+			u.noteAnswer(ctx, one.token, got, renew)
+		}
 		if err != nil || got.status != http.StatusUnauthorized || renew || !u.isRenewable(q) {
 			return got, err
 		}

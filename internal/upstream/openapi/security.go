@@ -22,8 +22,8 @@ type Credential = web.Credential
 // A scheme is a security scheme of a document.
 type scheme struct {
 	openapi3.SecurityScheme
-	tokenURL string // of the client credentials grant
-	signIn   bool   // it has the authorization code grant
+	tokenURL string              // of the client credentials grant
+	signIn   *openapi3.OAuthFlow // the authorization code grant; nil: the scheme doesn't have it
 }
 
 // readSchemes reads the security schemes. One that can't be read is left out.
@@ -46,7 +46,9 @@ func (r *reader) readSchemes() (map[string]*scheme, error) {
 		if s.Flows != nil && s.Flows.ClientCredentials != nil {
 			s.tokenURL = s.Flows.ClientCredentials.TokenURL
 		}
-		s.signIn = s.Type == "openIdConnect" || s.Flows != nil && s.Flows.AuthorizationCode != nil
+		if s.Flows != nil {
+			s.signIn = s.Flows.AuthorizationCode
+		}
 		out[f.name] = s
 	}
 	return out, nil
@@ -85,13 +87,15 @@ func (t *table) checkCredentials(all map[string]Credential) error {
 			need = "a text: the key"
 		case kind == "http basic" && c.Username == "" && c.Password == "":
 			need = "username and password"
+		case kind == "http bearer" && c.SignIn:
 		case s.Type == "http" && kind != "http basic" && c.Value == "":
 			need = "a text: the token"
 		case (s.Type == "oauth2" || s.Type == "openIdConnect") && c.Value == "":
 			switch {
+			case c.SignIn:
 			case c.ClientID != "" && (s.tokenURL != "" || c.TokenURL != ""):
-			case s.signIn:
-				need = "an access token as text: signing in with an authorization code is not supported for OpenAPI yet"
+			case s.signIn != nil || s.Type == "openIdConnect":
+				need = "client_id and sign_in: true, so that people sign in, or an access token as text"
 			default:
 				need = "client_id and client_secret, or an access token as text"
 			}
@@ -143,6 +147,9 @@ func (u *Upstream) applyCredentials(ctx context.Context, t *table, q requirement
 			r.header.Set("Authorization", "Bearer "+c.Value)
 		default:
 			token, err := u.getToken(ctx, name, s, q[name], renew)
+			if c.SignIn {
+				r.token = token
+			}
 			if err != nil {
 				return tool.NotSent(err)
 			}
@@ -156,6 +163,9 @@ func (u *Upstream) applyCredentials(ctx context.Context, t *table, q requirement
 // the document if that may receive credentials.
 func (u *Upstream) getToken(ctx context.Context, name string, s *scheme, scopes []string, renew bool) (string, error) {
 	c := u.cfg.Auth[name]
+	if c.SignIn {
+		return u.RequireToken(ctx, renew)
+	}
 	address := cmp.Or(c.TokenURL, s.tokenURL)
 	to, err := url.Parse(address)
 	if err != nil {

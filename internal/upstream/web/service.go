@@ -25,6 +25,9 @@ type Config struct {
 	MaxAnswer   int           // bytes of one answer; default 16 MiB
 	Version     string        // of Biplane, for User-Agent
 
+	SignIn SignIn // nil: no one signs in
+	Advice string // how to sign in; empty: the usual command
+
 	OnChange Notify       // may be nil
 	Log      *slog.Logger // nil discards
 	Mask     *mask.Masker // removes secrets from answers; nil: a new one
@@ -130,7 +133,7 @@ func (s *Service[T]) Run(ctx context.Context) error {
 		}
 		timer.Stop()
 	}
-	<-ctx.Done()
+	s.watchSignIn(ctx)
 	close(s.end)
 	s.setState(func() {
 		s.snap.Health = tool.Health{State: tool.Down, Reason: "closed", Stale: len(s.snap.Tools) > 0}
@@ -149,7 +152,7 @@ func (s *Service[T]) loadAPI(ctx context.Context) error {
 	}
 	s.Config.Log.Info("description loaded", "server", snap.Server, "tools", len(snap.Tools), "broken", len(snap.Broken),
 		"took", time.Since(began).Round(time.Millisecond))
-	snap.Health = tool.Health{State: tool.Ready}
+	snap.Health = s.checkSignIn(ctx)
 	s.setState(func() { s.loaded, s.snap = &operations, snap })
 	return nil
 }

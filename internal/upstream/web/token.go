@@ -19,10 +19,17 @@ const maxToken = 256 << 10
 type Credential struct {
 	Value              string // of an API key, or a token
 	Username, Password string // for basic authentication
-	// ClientID and ClientSecret are those of the client credentials grant (RFC 6749, section 4.4).
+	// ClientID and ClientSecret are those of the client credentials grant (RFC 6749, section 4.4),
+	// unless SignIn is set.
 	ClientID, ClientSecret string
 	TokenURL               string // instead of the one that the API names
 	Scopes                 []string
+
+	// SignIn means that a person signs in (RFC 6749, section 4.1), with ClientID and ClientSecret.
+	SignIn           bool
+	AuthorizationURL string // instead of the one that the API names
+	Issuer           string // whose metadata name the endpoints; empty: the API or the URLs do
+	RedirectPort     int    // see oauth.Config
 }
 
 // AddTo adds the secrets to a mask, since a server might repeat them.

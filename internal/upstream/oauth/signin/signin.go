@@ -217,6 +217,9 @@ func (s *Attempts) Begin(ctx context.Context, r Request) (_ *State, err error) {
 	}
 	flow, err := c.Auth.BeginAt(ctx, redirect)
 	if err != nil {
+		if h := c.Snapshot().Health; h.State == tool.Down {
+			err = tool.Errorf(tool.AsError(err).Kind, "%w; the upstream is down: %s", err, h.Reason)
+		}
 		return nil, err
 	}
 	a := &attempt{flow: flow, who: r.Who, target: t, browser: r.Browser, over: make(chan struct{}), state: State{
