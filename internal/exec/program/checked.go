@@ -79,6 +79,9 @@ func (s *steps) lowerSyntax() *steps {
 func assignments(t *tokens) (assigned map[string]bool, dynamic bool) {
 	assigned = map[string]bool{}
 	for i := range t.list {
+		if t.is(i, "=") && (t.is(i-1, "}") || t.is(i-1, "]")) {
+			assignPattern(t, i-1, assigned)
+		}
 		if t.list[i].kind != word || t.is(i-1, ".") {
 			continue
 		}
@@ -96,4 +99,22 @@ func assignments(t *tokens) (assigned map[string]bool, dynamic bool) {
 		}
 	}
 	return assigned, dynamic
+}
+
+// assignPattern adds the names in a pattern that is assigned, and whose last bracket is token end.
+// The pattern of a declaration, and an index, assign no other names.
+func assignPattern(t *tokens, end int, assigned map[string]bool) {
+	from := int(t.list[end].match)
+	if from < 0 || t.is(from-1, "const") || t.is(from-1, "let") || t.is(from-1, "var") {
+		return
+	}
+	if before := t.text(from - 1); t.is(from, "[") && from > 0 &&
+		(before == ")" || before == "]" || t.list[from-1].kind == word) {
+		return
+	}
+	for i := from; i < end; i++ {
+		if t.list[i].kind == word && !t.is(i-1, ".") {
+			assigned[t.text(i)] = true
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	basetext "github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/program/check"
+	"github.com/biplane-dev/biplane/internal/exec/program/review"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -65,6 +66,24 @@ func (p *Program) addWarnings(known Results) *Program {
 	own := *p
 	own.Notes = append(slices.Clone(p.Notes), notes...)
 	return &own
+}
+
+// readPython returns the fields of results that Python code reads and does not test. sourceOf maps
+// an offset in the code to one in the agent's text.
+func readPython(x *check.Index, code string, q *Request, sourceOf func(at int) int) (out []check.Read) {
+	if slices.Contains(q.Declared, check.Anything) {
+		return nil
+	}
+	spaces := map[string]bool{}
+	for _, name := range x.Names() {
+		spaces[name] = !slices.Contains(q.Declared, name)
+	}
+	for _, f := range review.FindResultReads(code, spaces) {
+		if e, err := x.Directory().FindTool(f.Tool); err == nil {
+			out = append(out, check.Read{At: sourceOf(f.At), Tool: e, Path: f.Path})
+		}
+	}
+	return out
 }
 
 // listNearest returns the names that are most similar to name.

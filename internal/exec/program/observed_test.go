@@ -35,7 +35,9 @@ func observe(t *testing.T, value string, results int) shape.Observation {
 	return shape.Observation{Results: results, Shape: s}
 }
 
-func TestObservedFields(t *testing.T) {
+// newObserver returns what was observed of some tools, and a Preparer that knows it.
+func newObserver(t *testing.T) (observer, *program.Preparer) {
+	t.Helper()
 	c := catalog.New(catalog.Config{})
 	var list []*tool.Tool
 	for _, name := range []string{"list", "page", "rare", "mixed", "record"} {
@@ -51,7 +53,29 @@ func TestObservedFields(t *testing.T) {
 	mixed := observe(t, `{"id":1}`, 5)
 	mixed.Shape = shape.MergeShapes(mixed.Shape, &shape.Shape{Kinds: shape.String})
 	known["shop.mixed"] = mixed
-	p := program.New(program.Config{Catalog: catalog.NewResolver(c, nil), Results: known})
+	return known, program.New(program.Config{Catalog: catalog.NewResolver(c, nil), Results: known})
+}
+
+// listWarnings returns the warnings of a program: line, tool and field of each, separated by bars.
+func listWarnings(t *testing.T, p *program.Preparer, code, language string) string {
+	t.Helper()
+	prog, err := p.Prepare(program.Request{Source: code, Language: language})
+	if err != nil {
+		t.Errorf("%s: %v, want no error", code, err)
+		return ""
+	}
+	var got []string
+	for _, n := range prog.Notes {
+		if _, rest, ok := strings.Cut(n, "warning: line "); ok && strings.Contains(n, "no result of") {
+			f := strings.Fields(rest)
+			got = append(got, strings.TrimSuffix(f[0], ":")+" "+f[4]+" "+strings.Trim(f[8], `"`))
+		}
+	}
+	return strings.Join(got, "|")
+}
+
+func TestObservedFields(t *testing.T) {
+	known, p := newObserver(t)
 	for _, tt := range []struct {
 		code string
 		want string // path of the warnings: line, tool and field
@@ -110,20 +134,8 @@ func TestObservedFields(t *testing.T) {
 		{"const r = await shop.page(); { const r = { rows: 1 }; return r.rows }", ""},
 		{"const shop = { page: async () => ({ rows: 1 }) }; const r = await shop.page(); return r.rows", ""},
 	} {
-		prog, err := p.Prepare(program.Request{Source: tt.code})
-		if err != nil {
-			t.Errorf("%s: %v, want no error", tt.code, err)
-			continue
-		}
-		var got []string
-		for _, n := range prog.Notes {
-			if _, rest, ok := strings.Cut(n, "warning: line "); ok && strings.Contains(n, "no result of") {
-				f := strings.Fields(rest)
-				got = append(got, strings.TrimSuffix(f[0], ":")+" "+f[4]+" "+strings.Trim(f[8], `"`))
-			}
-		}
-		if s := strings.Join(got, "|"); s != tt.want {
-			t.Errorf("%s: %q, want %q (%q)", tt.code, s, tt.want, prog.Notes)
+		if s := listWarnings(t, p, tt.code, ""); s != tt.want {
+			t.Errorf("%s: %q, want %q", tt.code, s, tt.want)
 		}
 	}
 

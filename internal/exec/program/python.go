@@ -65,6 +65,9 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 		e.Attempts = prog.Attempts
 		return nil, e
 	}
+	prog.reads = readPython(x, code, &q, func(at int) int {
+		return sourceOffset(prog.traced.source, code, at, line, indent)
+	})
 	prog.find(x, &q)
 	return prog, nil
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/grafana/sobek/ast"
@@ -32,7 +33,10 @@ type resultPath struct {
 	steps []string
 }
 
-func (p resultPath) encodeKey() string { return p.tool + "\x00" + strings.Join(p.steps, "\x00") }
+// encodeKey returns a key for the first steps of a path.
+func (p resultPath) encodeKey(steps int) string {
+	return strings.Join(append([]string{p.tool}, p.steps[:steps]...), "\x00")
+}
 
 func (p resultPath) addStep(name string) resultPath { return resultPath{p.tool, with(p.steps, name)} }
 
@@ -48,8 +52,9 @@ type reads struct {
 }
 
 type callback struct {
-	array ast.Expression
-	test  bool // the function's value is only tested
+	array    ast.Expression
+	test     bool // the function's value is only tested
+	from, to int  // the parameters that are items
 }
 
 type read struct {
@@ -118,16 +123,21 @@ func (s *scope) bindItems(target ast.Expression, array ast.Expression, outer *sc
 	}
 }
 
-// bindCallback declares the first parameter of a function that is called with the items of a part
-// of a result, and records what its pattern reads.
+// bindCallback declares the parameters of a function that is called with the items of a part of a
+// result, and records what their patterns read.
 func (c *checker) bindCallback(params *ast.ParameterList, s, outer *scope) (test bool) {
 	f, ok := c.reads.callbacks[params]
-	if !ok || len(params.List) == 0 || params.List[0].Initializer != nil {
+	if !ok {
 		return false
 	}
-	s.bindItems(params.List[0].Target, f.array, outer, true)
-	if p, ok := c.resultOf(f.array, outer, 0); ok {
-		c.readPattern(params.List[0].Target, p.addStep(Item))
+	for i := f.from; i < min(f.to, len(params.List)); i++ {
+		if params.List[i].Initializer != nil {
+			continue
+		}
+		s.bindItems(params.List[i].Target, f.array, outer, true)
+		if p, ok := c.itemOf(f.array, outer, 0); ok {
+			c.readPattern(params.List[i].Target, p)
+		}
 	}
 	return f.test
 }
@@ -146,7 +156,7 @@ func (c *checker) readField(left ast.Expression, name string, at int, s *scope) 
 func (c *checker) recordRead(p resultPath, at int) {
 	switch {
 	case c.reads.guarded:
-		c.reads.tested[p.encodeKey()] = true
+		c.reads.tested[p.encodeKey(len(p.steps))] = true
 	case len(c.reads.list) < maxReads:
 		c.reads.list = append(c.reads.list, read{at, p})
 	}
@@ -156,8 +166,78 @@ func (c *checker) recordRead(p resultPath, at int) {
 // passes it to something that may test or change it.
 func (c *checker) openResult(e ast.Expression, s *scope) {
 	if p, ok := c.resultOf(e, s, 0); ok {
-		c.reads.open[p.encodeKey()] = true
-		c.reads.open[p.addStep(Item).encodeKey()] = true
+		c.reads.open[p.encodeKey(len(p.steps))] = true
+		return
+	}
+	switch e := e.(type) {
+	case *ast.ArrayLiteral:
+		for _, x := range e.Value {
+			c.openResult(x, s)
+		}
+	case *ast.SpreadElement:
+		c.openResult(e.Expression, s)
+	case *ast.ObjectLiteral:
+		for _, p := range e.Value {
+			switch p := p.(type) {
+			case *ast.PropertyShort:
+				c.openResult(&p.Name, s)
+			case *ast.PropertyKeyed:
+				c.openResult(p.Value, s)
+			}
+		}
+	case *ast.ConditionalExpression:
+		c.openResult(e.Consequent, s)
+		c.openResult(e.Alternate, s)
+	case *ast.BinaryExpression:
+		if e.Operator == js.LOGICAL_AND || e.Operator == js.LOGICAL_OR || e.Operator == js.COALESCE {
+			c.openResult(e.Left, s)
+			c.openResult(e.Right, s)
+		}
+	case *ast.AssignExpression:
+		c.openResult(e.Right, s)
+	case *ast.Identifier:
+		c.openResultList(e, s)
+	}
+}
+
+// setResult records that a part of a result is set: what the program reads below it is its own.
+func (c *checker) setResult(target ast.Expression, s *scope) {
+	switch t := target.(type) {
+	case *ast.DotExpression:
+		c.openResult(t, s)
+	case *ast.BracketExpression:
+		if _, ok := t.Member.(*ast.StringLiteral); ok {
+			c.openResult(t, s)
+		} else {
+			c.openResult(t.Left, s)
+		}
+	}
+}
+
+// bindResult records what a declaration does to a result.
+func (c *checker) bindResult(b *ast.Binding, s *scope) {
+	switch t := b.Target.(type) {
+	case *ast.Identifier:
+		known := s.lookup(t.Name.String())
+		if known == nil || known.init == nil || known.loose && c.assigned[t.Name.String()] {
+			c.openResult(b.Initializer, s)
+		} else if _, ok := c.resultOf(b.Initializer, s, 0); !ok && b.Initializer != nil {
+			if _, ok := b.Initializer.(*ast.Identifier); !ok {
+				c.openResult(b.Initializer, s)
+			}
+		}
+	case *ast.ArrayPattern:
+		for i, e := range t.Elements {
+			if p, ok := c.findSettledItem(b.Initializer, s, i, 0); ok && e != nil {
+				c.readPattern(e, p)
+			}
+		}
+	}
+	if _, ok := b.Target.(*ast.Identifier); ok {
+		return
+	}
+	if p, ok := c.resultOf(b.Initializer, s, 0); ok {
+		c.readPattern(b.Target, p)
 	}
 }
 
@@ -229,29 +309,22 @@ func (c *checker) resultOf(e ast.Expression, s *scope, depth int) (p resultPath,
 			return p, false
 		}
 		b.used = true
-		p, ok = c.resultOf(b.init, b.scope, depth+1)
+		p, ok = c.resultOfBinding(b, depth+1)
 		b.used = false
-		if ok && b.item {
-			p = p.addStep(Item)
-		}
-		for _, k := range b.keys {
-			p = p.addStep(k)
-		}
 		return p, ok && len(p.steps) <= maxSteps
+	case *ast.CallExpression:
+		return c.resultOfCall(e, s, depth)
+	case *ast.ArrayLiteral: // [...array], a copy
+		if len(e.Value) == 1 {
+			if sp, ok := e.Value[0].(*ast.SpreadElement); ok {
+				return c.resultOf(sp.Expression, s, depth+1)
+			}
+		}
+		return p, false
 	case *ast.DotExpression:
 		left, step = e.Left, e.Identifier.Name.String()
 	case *ast.BracketExpression:
-		left = e.Left
-		switch key := e.Member.(type) {
-		case *ast.StringLiteral:
-			if step = key.Value.String(); step == "" {
-				return p, false
-			}
-		case *ast.NumberLiteral:
-			step = Item
-		default:
-			return p, false
-		}
+		return c.resultOfIndex(e, s, depth)
 	case *ast.Optional:
 		return c.resultOf(e.Expression, s, depth+1)
 	case *ast.OptionalChain:
@@ -265,6 +338,67 @@ func (c *checker) resultOf(e ast.Expression, s *scope, depth int) (p resultPath,
 	return p.addStep(step), true
 }
 
+// resultOfIndex is resultOf for left[member].
+func (c *checker) resultOfIndex(e *ast.BracketExpression, s *scope, depth int) (p resultPath, ok bool) {
+	step := Item
+	switch key := e.Member.(type) {
+	case *ast.StringLiteral:
+		if step = key.Value.String(); step == "" {
+			return p, false
+		}
+	case *ast.NumberLiteral:
+		if at, err := strconv.Atoi(key.Literal); err == nil {
+			if p, ok = c.findSettledItem(e.Left, s, at, depth+1); ok {
+				return p, true
+			}
+		}
+	default:
+		return p, false
+	}
+	p, ok = c.resultOf(e.Left, s, depth+1)
+	return p.addStep(step), ok && len(p.steps) < maxSteps
+}
+
+// resultOfBinding is resultOf for a declared name.
+func (c *checker) resultOfBinding(b *binding, depth int) (p resultPath, ok bool) {
+	keys := b.keys
+	switch {
+	case b.item:
+		p, ok = c.itemOf(b.init, b.scope, depth)
+	case len(keys) > 0 && decodeIndex(keys[0]) >= 0:
+		if p, ok = c.findSettledItem(b.init, b.scope, decodeIndex(keys[0]), depth); ok {
+			keys = keys[1:]
+			break
+		}
+		fallthrough
+	default:
+		p, ok = c.resultOf(b.init, b.scope, depth)
+	}
+	for _, k := range keys {
+		if decodeIndex(k) >= 0 {
+			k = Item
+		}
+		p = p.addStep(k)
+	}
+	return p, ok
+}
+
+// resultOfCall is resultOf for a call of a method that returns items of its array.
+func (c *checker) resultOfCall(e *ast.CallExpression, s *scope, depth int) (p resultPath, ok bool) {
+	callee, dotted := e.Callee.(*ast.DotExpression)
+	if !dotted {
+		return p, false
+	}
+	switch callee.Identifier.Name {
+	case "filter", "slice", "sort", "reverse", "toSorted", "toReversed":
+		return c.resultOf(callee.Left, s, depth+1)
+	case "find", "findLast", "at", "pop", "shift":
+		p, ok = c.itemOf(callee.Left, s, depth+1)
+		return p, ok && len(p.steps) <= maxSteps
+	}
+	return p, false
+}
+
 var (
 	// iterators are methods of arrays that call a function with each item.
 	iterators = map[string]bool{"map": true, "filter": true, "forEach": true, "find": true, "findLast": true,
@@ -272,7 +406,8 @@ var (
 	mappers = map[string]bool{"map": true, "flatMap": true, "forEach": true} // iterators that test nothing
 	// readers are methods of arrays and texts that don't change them and return no fields.
 	readers = map[string]bool{"slice": true, "join": true, "includes": true, "indexOf": true, "at": true,
-		"concat": true, "keys": true, "entries": true, "values": true, "split": true, "startsWith": true,
+		"concat": true, "sort": true, "reverse": true, "toSorted": true, "toReversed": true, "reduce": true,
+		"pop": true, "shift": true, "keys": true, "entries": true, "values": true, "split": true, "startsWith": true,
 		"endsWith": true, "trim": true, "toLowerCase": true, "toUpperCase": true, "toString": true, "match": true,
 		"replace": true, "toFixed": true, "localeCompare": true}
 	// printers are objects whose methods only read their arguments.
@@ -286,8 +421,14 @@ func (c *checker) passResults(e *ast.CallExpression, m meaning, s *scope) {
 		name := callee.Identifier.Name.String()
 		if iterators[name] && len(e.ArgumentList) > 0 {
 			if params := parametersOf(e.ArgumentList[0]); params != nil {
-				c.reads.callbacks[params] = callback{callee.Left, !mappers[name]}
+				c.reads.callbacks[params] = callback{callee.Left, !mappers[name], 0, 1}
 				return
+			}
+		}
+		if len(e.ArgumentList) > 0 && (name == "sort" || name == "toSorted" || name == "reduce") {
+			if params := parametersOf(e.ArgumentList[0]); params != nil {
+				from := map[bool]int{true: 1}[name == "reduce"]
+				c.reads.callbacks[params] = callback{callee.Left, false, from, 2}
 			}
 		}
 		if id, ok := callee.Left.(*ast.Identifier); ok && printers[id.Name.String()] {
@@ -332,8 +473,11 @@ func calledPath(e *ast.CallExpression) string {
 func (c *checker) listReads() (out []Read) {
 	entries := map[string]tool.Entry{}
 	for _, r := range c.reads.list {
-		parent := resultPath{r.path.tool, r.path.steps[:len(r.path.steps)-1]}
-		if c.reads.tested[r.path.encodeKey()] || c.reads.open[parent.encodeKey()] {
+		skip := c.reads.tested[r.path.encodeKey(len(r.path.steps))]
+		for n := 0; n < len(r.path.steps) && !skip; n++ {
+			skip = c.reads.open[r.path.encodeKey(n)]
+		}
+		if skip {
 			continue
 		}
 		at, ok := c.origin.SourceOffset(r.at)

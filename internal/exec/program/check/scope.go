@@ -1,6 +1,7 @@
 package check
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/grafana/sobek/ast"
@@ -13,8 +14,8 @@ type scope struct {
 	names  map[string]*binding
 }
 
-// A binding is what is known about a declared name. Only constants and async functions are tracked,
-// because they can't change.
+// A binding is what is known about a declared name. Constants, variables that nothing assigns, and
+// async functions are tracked, because they can't change.
 type binding struct {
 	init  ast.Expression // initializer of a constant
 	keys  []string       // path into init if it is destructured: const { a: { b } } = init has a, b
@@ -69,7 +70,8 @@ func (s *scope) pattern(target ast.Expression, init ast.Expression, keys []strin
 				}
 				s.pattern(&p.Name, known, with(keys, p.Name.Name.String()))
 			case *ast.PropertyKeyed:
-				if key, ok := p.Key.(*ast.StringLiteral); ok && !p.Computed {
+				if key, ok := p.Key.(*ast.StringLiteral); ok && !p.Computed &&
+					!strings.HasPrefix(key.Value.String(), indexMark) {
 					s.pattern(p.Value, init, with(keys, key.Value.String()))
 				} else {
 					s.pattern(p.Value, nil, nil)
@@ -80,15 +82,39 @@ func (s *scope) pattern(target ast.Expression, init ast.Expression, keys []strin
 			s.pattern(t.Rest, nil, nil)
 		}
 	case *ast.ArrayPattern:
-		for _, e := range t.Elements {
+		for i, e := range t.Elements {
 			if e != nil {
-				s.pattern(e, nil, nil)
+				s.pattern(e, init, with(keys, encodeIndex(i)))
 			}
 		}
 		if t.Rest != nil {
 			s.pattern(t.Rest, nil, nil)
 		}
 	}
+}
+
+// bindLoosely declares the names of a variable, which may be assigned later.
+func (s *scope) bindLoosely(target, init ast.Expression) {
+	in := newScope(nil)
+	in.pattern(target, init, nil)
+	for name, b := range in.names {
+		b.scope, b.loose = s, true
+		s.names[name] = b
+	}
+}
+
+// indexMark begins the key of an element of an array, which is no name.
+const indexMark = "\x00"
+
+func encodeIndex(i int) string { return indexMark + strconv.Itoa(i) }
+
+// decodeIndex returns the index that a key encodes, or -1.
+func decodeIndex(key string) int {
+	text, ok := strings.CutPrefix(key, indexMark)
+	if i, err := strconv.Atoi(text); ok && err == nil {
+		return i
+	}
+	return -1
 }
 
 func with(keys []string, key string) []string { return append(keys[:len(keys):len(keys)], key) }
@@ -102,7 +128,7 @@ func (s *scope) declare(list []ast.Statement) {
 				if st.Token == js.CONST {
 					s.pattern(b.Target, b.Initializer, nil)
 				} else {
-					s.pattern(b.Target, nil, nil)
+					s.bindLoosely(b.Target, b.Initializer)
 				}
 			}
 		case *ast.FunctionDeclaration:
@@ -273,7 +299,7 @@ func (c *checker) bound(b *binding, depth int) meaning {
 	switch {
 	case b.async:
 		return meaning{sense: promiser}
-	case b.init == nil || b.busy || b.item:
+	case b.init == nil || b.busy || b.item || b.loose:
 		return meaning{}
 	case b.known:
 		return b.value
@@ -299,6 +325,9 @@ var inherited = map[string]bool{"then": true, "catch": true, "finally": true, "c
 
 // member returns the meaning of a member of m.
 func (c *checker) member(m meaning, name string) meaning {
+	if strings.HasPrefix(name, indexMark) {
+		return meaning{}
+	}
 	switch m.sense {
 	case allTools:
 		if callers[name] && c.index.space(name) == nil {

@@ -118,8 +118,8 @@ func (c *checker) into(i ast.ForInto, array ast.Expression, s *scope) *scope {
 			break
 		}
 		s.bindItems(i.Target, array, outer, !i.IsConst)
-		if p, ok := c.resultOf(array, outer, 0); ok {
-			c.readPattern(i.Target, p.addStep(Item))
+		if p, ok := c.itemOf(array, outer, 0); ok {
+			c.readPattern(i.Target, p)
 		}
 	case *ast.ForIntoExpression:
 		c.expression(i.Expression, s)
@@ -156,13 +156,7 @@ func (c *checker) bindings(list []*ast.Binding, s *scope) {
 		}
 		c.targets(b.Target, s)
 		c.expression(b.Initializer, s)
-		if id, ok := b.Target.(*ast.Identifier); !ok {
-			if p, ok := c.resultOf(b.Initializer, s, 0); ok {
-				c.readPattern(b.Target, p)
-			}
-		} else if known := s.lookup(id.Name.String()); known == nil || known.init == nil {
-			c.openResult(b.Initializer, s)
-		}
+		c.bindResult(b, s)
 	}
 }
 
@@ -338,6 +332,7 @@ func (c *checker) operation(e ast.Expression, s *scope) {
 		}
 	case *ast.AssignExpression:
 		c.walkTest(e.Left, s)
+		c.setResult(e.Left, s)
 		c.expression(e.Right, s)
 		c.openResult(e.Right, s)
 	case *ast.SequenceExpression:

@@ -43,6 +43,9 @@ type node struct {
 	params []*node // targets, for funcNode
 	body   *node
 
+	awaited bool // of Python: await stands before it
+	index   bool // of Python: a memberNode written as kids[0]["text"]
+
 	scope  *scope // of funcNode and blockNode, kept between passes
 	called bool   // a funcNode whose calls are known
 	result *value // what a funcNode returns

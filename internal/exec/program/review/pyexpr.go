@@ -156,7 +156,9 @@ func (p *parser) parseUnary() *node {
 	case p.acceptToken("-"), p.acceptToken("+"), p.acceptToken("~"):
 		return newNodeAt(plainNode, at, "-", p.parseUnary())
 	case p.acceptToken("await"):
-		return p.parseUnary()
+		out := p.parseUnary()
+		out.awaited = true
+		return out
 	}
 	out := p.parseTrailers(p.parseAtom())
 	if p.acceptToken("**") {
@@ -182,6 +184,7 @@ func (p *parser) parseTrailers(out *node) *node {
 			p.expectToken("]")
 			if key.kind == textNode {
 				out = newNodeAt(memberNode, out.at, key.text, out)
+				out.index = true
 			} else {
 				out = newNodeAt(indexNode, out.at, "", out, key)
 			}

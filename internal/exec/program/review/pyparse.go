@@ -13,6 +13,12 @@ type parser struct {
 	depth int
 }
 
+// The texts of some blocks of Python.
+const (
+	guardedBlock = "try"   // a try or with statement, which may catch errors; keys are the names of errors
+	matchBlock   = "match" // its patterns, which are not parsed, may bind names
+)
+
 // parsePython converts a program.
 func parsePython(code string) (out *node, err error) {
 	list, err := scanPython(code, false)
@@ -179,12 +185,17 @@ func (p *parser) parseCompound(t token) *node {
 		return p.parseWith()
 	case "try":
 		p.at++
-		out := newNodeAt(blockNode, at, "", p.parseBody())
+		out := newNodeAt(blockNode, at, guardedBlock, p.parseBody())
 		for p.isNext("except") || p.isNext("else") || p.isNext("finally") {
 			p.at++
 			for !p.isNext(":") { // the exception and its name
-				if k := p.nextToken().kind; k == lineToken || k == endToken {
+				named := p.isNext("as")
+				t := p.nextToken()
+				if t.kind == lineToken || t.kind == endToken {
 					p.failSyntax()
+				}
+				if named {
+					out.keys = append(out.keys, p.peekToken().text)
 				}
 			}
 			out.kids = append(out.kids, p.parseBody())
@@ -208,7 +219,7 @@ func (p *parser) withElse(n *node) *node {
 }
 
 func (p *parser) parseWith() *node {
-	out := newNodeAt(blockNode, p.placeHere(), "")
+	out := newNodeAt(blockNode, p.placeHere(), guardedBlock)
 	p.at++
 	enclosed := p.isNext("(") && p.closesBeforeColon()
 	if enclosed {
@@ -339,7 +350,7 @@ func (p *parser) parseMatch() *node {
 	for p.peekToken().kind == lineToken || p.peekToken().kind == indentToken {
 		p.at++
 	}
-	out := newNodeAt(blockNode, at, "", subject)
+	out := newNodeAt(blockNode, at, matchBlock, subject)
 	for p.acceptToken("case") {
 		for depth := 0; depth > 0 || !p.isNext(":"); {
 			switch t := p.nextToken(); {

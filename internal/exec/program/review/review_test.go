@@ -189,10 +189,16 @@ func BenchmarkScript(b *testing.B) {
 func FuzzPython(f *testing.F) {
 	f.Add(thirtyLinesPython)
 	f.Add("f\"{x[\"a\"]:{w}}\"")
+	f.Add("r = await a.b()\nfor x in sorted(r, key=lambda y: y.c):\n    x[0].d, (await a.b()).e = x['f'], r[-1][0]")
 	f.Fuzz(func(t *testing.T, source string) {
 		for _, x := range review.ReviewPython(source) {
 			if x.At < 0 || x.At > len(source) {
 				t.Errorf("the finding %v is outside the program", x)
+			}
+		}
+		for _, r := range review.FindResultReads(source, map[string]bool{"a": true, "r": true}) {
+			if r.At < 0 || r.At > len(source) || r.Tool == "" || len(r.Path) == 0 || r.Path[len(r.Path)-1] == "" {
+				t.Errorf("the read %+v is not a field in the program", r)
 			}
 		}
 	})
