@@ -15,6 +15,7 @@ type docs struct {
 	terms []docTerm
 	lists [][]termWeight // by tool
 	sums  []uint64       // hashes of the definitions, by tool
+	deeds []deed         // by tool
 }
 
 // A docTerm is a word that occurs in tools.
@@ -29,6 +30,7 @@ type termWeight struct {
 	term   int32 // index in docs.terms
 	weight float32
 	aside  float32
+	core   bool // it is in the tool's name or title
 }
 
 // The fields of a tool, with the weight of one occurrence, the usual number of words in the field,
@@ -44,6 +46,10 @@ var fields = [...]struct {
 	fieldExplanation: {0.5, 12, 0.6},
 	fieldValue:       {0.5, 6, 0.6},
 	fieldProduct:     {0.6, 3, 0},
+	fieldRest:        {0.6, 30, 0.7},
+	fieldTarget:      {2.0, 1, 0.3},
+	fieldPath:        {0.7, 3, 0.3},
+	fieldVerb:        {0.8, 1, 0},
 }
 
 const (
@@ -55,6 +61,10 @@ const (
 	fieldExplanation
 	fieldValue
 	fieldProduct // the upstream's known subject
+	fieldRest    // of the description, after its first sentence
+	fieldTarget  // of a route, like the next two
+	fieldPath
+	fieldVerb
 )
 
 // Limits on what is indexed of one tool.
@@ -65,7 +75,8 @@ const (
 
 // newDocs indexes the words of tools.
 func newDocs(tools []*tool.Tool) *docs {
-	d := &docs{lists: make([][]termWeight, len(tools)), sums: make([]uint64, len(tools))}
+	d := &docs{lists: make([][]termWeight, len(tools)), sums: make([]uint64, len(tools)),
+		deeds: make([]deed, len(tools))}
 	ids := map[string]int32{}
 	stems := map[string]string{}
 	for i, t := range tools {
@@ -79,7 +90,7 @@ func newDocs(tools []*tool.Tool) *docs {
 		}
 		slices.SortFunc(list, func(a, b termWeight) int { return cmp.Compare(a.term, b.term) })
 		d.lists[i] = list
-		d.sums[i] = hashDefinition(t)
+		d.sums[i], d.deeds[i] = hashDefinition(t), deedOfTool(t)
 	}
 	return d
 }
@@ -139,7 +150,8 @@ func (d *docs) read(field int, texts []string, weights map[int32]*termWeight, id
 			tw = &termWeight{term: id}
 			weights[id] = tw
 		}
-		if field == fieldParameter || field == fieldExplanation || field == fieldValue {
+		tw.core = tw.core || field == fieldName || field == fieldTitle
+		if isAside(field) {
 			tw.aside += each
 		} else {
 			tw.weight += each
@@ -156,7 +168,10 @@ func toolTexts(t *tool.Tool) [len(fields)][]string {
 		out[fieldProduct] = append(out[fieldProduct], products[w])
 	}
 	out[fieldTitle] = []string{t.Title}
-	out[fieldDescription] = []string{t.Description}
+	text, r := splitRoute(t.Description)
+	lead, rest := splitLead(text)
+	out[fieldDescription], out[fieldRest] = []string{lead}, []string{rest}
+	out[fieldTarget], out[fieldPath], out[fieldVerb] = []string{r.target}, []string{r.path, r.tag}, []string{r.verbs}
 	schemaTexts(decodeSchema(t.InputSchema), &out, 0)
 	return out
 }
@@ -187,4 +202,9 @@ func schemaTexts(s schema.Schema, out *[len(fields)][]string, depth int) {
 			schemaTexts(form, out, depth+1)
 		}
 	}
+}
+
+// isAside reports whether the words of a field say little about a tool beside its other words.
+func isAside(field int) bool {
+	return field == fieldParameter || field == fieldExplanation || field == fieldValue || field == fieldProduct
 }

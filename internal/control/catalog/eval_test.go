@@ -3,7 +3,6 @@ package catalog
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/biplane-dev/biplane/internal/control/catalog/evalset"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -31,35 +31,20 @@ type evalQuery struct {
 
 func readEval(t testing.TB, name string) evalSet {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata", "eval", name+".txt"))
+	read, err := evalset.Read(name)
 	if err != nil {
-		t.Fatalf("os.ReadFile: %v", err)
-	}
-	var set evalSet
-	ups := map[string][]*tool.Tool{}
-	for i, line := range strings.Split(string(raw), "\n") {
-		switch {
-		case line == "" || line[0] == '#':
-		case line == "= hard":
-			set.queries, set.hard = nil, set.queries
-		case strings.HasPrefix(line, "tool "):
-			x := parseEvalTool(t, line)
-			ups[x.Upstream] = append(ups[x.Upstream], x)
-		default:
-			text, want, ok := strings.Cut(line, " => ")
-			if !ok {
-				t.Fatalf("%s, i+1 = %d, line = %s, want ok", name, i+1, line)
-			}
-			set.queries = append(set.queries, evalQuery{text, strings.Split(want, ", ")})
-		}
+		t.Fatalf("evalset.Read: %v", err)
 	}
 	c := New(Config{})
-	for name, tools := range ups {
+	for name, tools := range read.Tools {
 		c.Set(Source{Name: name, Tools: tools, Health: tool.Health{State: tool.Ready}})
 	}
-	set.view = c.View()
-	if set.hard != nil {
-		set.queries, set.hard = set.hard, set.queries
+	set := evalSet{view: c.View()}
+	for _, q := range read.Queries {
+		set.queries = append(set.queries, evalQuery{q.Text, q.Want})
+	}
+	for _, q := range read.Hard {
+		set.hard = append(set.hard, evalQuery{q.Text, q.Want})
 	}
 	for _, q := range slices.Concat(set.queries, set.hard) {
 		for _, w := range q.want {
@@ -69,38 +54,6 @@ func readEval(t testing.TB, name string) evalSet {
 		}
 	}
 	return set
-}
-
-func parseEvalTool(t testing.TB, line string) *tool.Tool {
-	parts := strings.SplitN(strings.TrimPrefix(line, "tool "), " | ", 3)
-	if len(parts) < 2 {
-		t.Fatalf("line = %v, want len(parts) >= 2", line)
-	}
-	up, name, _ := strings.Cut(parts[0], ".")
-	props := map[string]any{}
-	if len(parts) == 3 {
-		for _, p := range strings.Split(parts[2], ";") {
-			f := strings.SplitN(strings.TrimSpace(p), ":", 3)
-			if f[0] == "" {
-				continue
-			}
-			prop := map[string]any{}
-			if values, ok := strings.CutPrefix(f[1], "enum("); ok {
-				prop["enum"] = strings.Split(strings.TrimSuffix(values, ")"), ",")
-			} else {
-				prop["type"] = f[1]
-			}
-			if len(f) == 3 {
-				prop["description"] = f[2]
-			}
-			props[f[0]] = prop
-		}
-	}
-	schema, err := json.Marshal(map[string]any{"type": "object", "properties": props})
-	if err != nil {
-		t.Fatalf("json.Marshal: %v", err)
-	}
-	return &tool.Tool{Upstream: up, Name: name, Description: strings.TrimSuffix(parts[1], " |"), InputSchema: schema}
 }
 
 func (s evalSet) onlyHard() evalSet { return evalSet{view: s.view, queries: s.hard} }

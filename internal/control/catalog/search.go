@@ -26,6 +26,8 @@ type index struct {
 	surfaces []docTerm          // by term, as are posts and idf
 	posts    [][]posting
 	idf      []float32
+	cores    [][]int32 // by tool: the terms of its name and title
+	deeds    []deed    // by tool
 
 	centers []float32 // meanings of the tools
 	hubs    []float32 // by tool: how much nearer than others it is to any word
@@ -58,21 +60,23 @@ type tuning struct {
 	Weak     float32 // weight of words with little meaning
 	Common   float32 // reduction for substitutes that occur in many tools
 	Unknown  float32 // weight of words that occur in no tool
+	Deed     float32 // reduction for a tool that does something else than the query asks for
+	Extra    float32 // reduction for words of a tool's name and title that the query doesn't have
 }
 
 func defaultTuning() tuning {
 	return tuning{K1: 1.5, Synonym: 0.85, Near: 0.65, NearFrom: 0.4, Center: 0.75, Hub: 0.5, Domain: 0.1, Typo: 0.8,
-		Weak: 0.5, Common: 0.3, Unknown: 0.75}
+		Weak: 0.5, Common: 0.3, Unknown: 0.75, Extra: 0.4, Deed: 0.25}
 }
 
 const (
 	maxQuery      = 2000 // bytes
 	maxQueryWords = 64
 	maxQueryTerms = 16
-	exactName     = 100 // score of a tool whose name equals the query
-	faint         = 0.6 // minimum score of a real match: 2 of 100 expected tools have less
-	similar       = 0.2 // score of a tool whose name is almost spelled like the query
-	maxNearest    = 3   // hits for a query that no tool fits
+	exactName     = 100  // score of a tool whose name equals the query
+	faint         = 0.55 // minimum score of a real match: 2 of 100 expected tools have less
+	similar       = 0.2  // score of a tool whose name is almost spelled like the query
+	maxNearest    = 3    // hits for a query that no tool fits
 )
 
 // Search returns the best matches for the query, best first, at most limit. A query that contains a
@@ -141,9 +145,14 @@ func (x *index) build() {
 				s := string(squash(name))
 				x.names[s] = append(x.names[s], n)
 			}
+			var core []int32
 			for _, tw := range list {
+				if tw.core {
+					core = append(core, ids[tw.term])
+				}
 				x.posts[ids[tw.term]] = append(x.posts[ids[tw.term]], posting{n, tw.weight, tw.aside})
 			}
+			x.cores, x.deeds = append(x.cores, core), append(x.deeds, d.deeds[i])
 		}
 	}
 	x.computeWeights()
@@ -312,11 +321,43 @@ func (x *index) search(query string, limit int, t tuning, hidden map[*Entry]bool
 			scores[i] /= total
 		}
 	}
+	x.reduceExtra(scores, terms, t)
 	x.addMeaning(scores, center, t)
+	if asked := deedOfQuery(splitWords(cutQuery(query))); asked != anyDeed {
+		for i, does := range x.deeds {
+			if does != anyDeed && does != asked {
+				scores[i] -= t.Deed
+			}
+		}
+	}
 	for _, i := range x.names[string(squash(query))] {
 		scores[i] += exactName
 	}
 	return x.top(scores, limit, hidden), scores
+}
+
+// reduceExtra reduces the scores of tools by the share of their names and titles that matches
+// nothing of the query: of two tools that have all words of the query, the plainer one is meant.
+func (x *index) reduceExtra(scores []float32, terms []queryTerm, t tuning) {
+	matched := make([]float32, len(x.posts)) // by term: the best share
+	for _, q := range terms {
+		for term, share := range q.found {
+			matched[term] = max(matched[term], share)
+		}
+	}
+	for i, core := range x.cores {
+		if scores[i] == 0 {
+			continue
+		}
+		var all, extra float32
+		for _, term := range core {
+			all += x.idf[term]
+			extra += x.idf[term] * (1 - matched[term])
+		}
+		if all > 0 {
+			scores[i] *= 1 - t.Extra*extra/all
+		}
+	}
 }
 
 // addMeaning adds to the scores how near the tools are to the meaning of a query.

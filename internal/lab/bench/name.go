@@ -170,6 +170,7 @@ var searchRows = []row{
 	{name: "search_index_100", unit: "ms", what: "the first one: it makes the index"},
 	{name: "search_10000", unit: "ms", what: "among 10,000 tools"},
 	{name: "search_index_10000", unit: "ms", what: "the first one"},
+	{name: "search_recall_percent", unit: "percent", what: "queries with their tool among the first five hits"},
 }
 
 var recordRows = []row{

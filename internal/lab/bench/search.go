@@ -3,9 +3,11 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/control/catalog/evalset"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/typegen"
 )
@@ -92,7 +94,33 @@ func (r *runner) measureSearch(ctx context.Context) ([]Figure, error) {
 		out = append(out,
 			durationFigure(fmt.Sprintf("search_%d", n), took), durationFigure(fmt.Sprintf("search_index_%d", n), first))
 	}
-	return out, nil
+	recall, err := measureRecall()
+	return append(out, recall), err
+}
+
+// measureRecall returns the share of queries with a right tool among the first five hits, in
+// percent. The sets are those on which the search was not tuned.
+func measureRecall() (Figure, error) {
+	var found, asked float64
+	for _, name := range evalset.HeldOut {
+		set, err := evalset.Read(name)
+		if err != nil {
+			return Figure{}, err
+		}
+		c := catalog.New(catalog.Config{})
+		for name, tools := range set.Tools {
+			c.Set(catalog.Source{Name: name, Tools: tools, Health: tool.Health{State: tool.Ready}})
+		}
+		for _, q := range set.Queries {
+			asked++
+			if slices.ContainsFunc(c.View().Search(q.Text, 5), func(h catalog.Hit) bool {
+				return slices.Contains(q.Want, h.Entry.Tool.Path())
+			}) {
+				found++
+			}
+		}
+	}
+	return numberFigure("search_recall_percent", 100*found/asked), nil
 }
 
 // checkSearch searches, and checks that something is found.
