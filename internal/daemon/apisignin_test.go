@@ -69,9 +69,9 @@ func newAPIPeer(t *testing.T) *apiPeer {
 			"token_endpoint": p.URL + "/token", "revocation_endpoint": p.URL + "/revoke",
 			"code_challenge_methods_supported": []string{"S256"}})
 	})
-	mux.HandleFunc("GET /authorize", p.authorize)
-	mux.HandleFunc("POST /token", p.issue)
-	mux.HandleFunc("POST /renew", p.issue)
+	mux.HandleFunc("GET /authorize", p.authorizeClient)
+	mux.HandleFunc("POST /token", p.issueTokens)
+	mux.HandleFunc("POST /renew", p.issueTokens)
 	mux.HandleFunc("POST /revoke", func(_ http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -101,21 +101,21 @@ func newAPIPeer(t *testing.T) *apiPeer {
 	return p
 }
 
-// note notes a request to the authorization server.
-func (p *apiPeer) note(format string, a ...any) {
+// noteRequest notes a request to the authorization server.
+func (p *apiPeer) noteRequest(format string, a ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wire = append(p.wire, fmt.Sprintf(format, a...))
 }
 
-func (p *apiPeer) authorize(w http.ResponseWriter, r *http.Request) {
+func (p *apiPeer) authorizeClient(w http.ResponseWriter, r *http.Request) {
 	account, err := r.Cookie("account")
 	if err != nil {
 		http.Error(w, "sign in first", http.StatusForbidden)
 		return
 	}
 	q, code := r.URL.Query(), rand.Text()
-	p.note("authorize: tenant=%s type=%s client=%s scope=%q method=%s pkce=%t state=%t resource=%t", q.Get("tenant"),
+	p.noteRequest("authorize: tenant=%s type=%s client=%s scope=%q method=%s pkce=%t state=%t resource=%t", q.Get("tenant"),
 		q.Get("response_type"), q.Get("client_id"), q.Get("scope"), q.Get("code_challenge_method"),
 		len(q.Get("code_challenge")) == 43, len(q.Get("state")) > 20, q.Has("resource"))
 	q.Set("account", account.Value)
@@ -126,8 +126,8 @@ func (p *apiPeer) authorize(w http.ResponseWriter, r *http.Request) {
 		http.StatusFound)
 }
 
-// issue issues tokens for a code, once and with its verifier, or for a refresh token, once.
-func (p *apiPeer) issue(w http.ResponseWriter, r *http.Request) {
+// issueTokens issues tokens for a code, once and with its verifier, or for a refresh token, once.
+func (p *apiPeer) issueTokens(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	id, secret, basic := r.BasicAuth()
 	id, _ = url.QueryUnescape(id)
@@ -135,7 +135,7 @@ func (p *apiPeer) issue(w http.ResponseWriter, r *http.Request) {
 	if p.inForm {
 		id, secret = r.PostFormValue("client_id"), r.PostFormValue("client_secret")
 	}
-	p.note("%s: %s basic=%t", r.URL.Path, r.PostFormValue("grant_type"), basic)
+	p.noteRequest("%s: %s basic=%t", r.URL.Path, r.PostFormValue("grant_type"), basic)
 	if id != "biplane" || secret != apiSecret {
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprint(w, `{"error":"invalid_client"}`)
@@ -168,8 +168,8 @@ func (p *apiPeer) issue(w http.ResponseWriter, r *http.Request) {
 		"refresh_token": refresh})
 }
 
-// expire makes all access tokens of an account invalid, and also its refresh tokens.
-func (p *apiPeer) expire(account string, refresh bool) {
+// expireTokens makes all access tokens of an account invalid, and also its refresh tokens.
+func (p *apiPeer) expireTokens(account string, refresh bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.access, func(_, a string) bool { return a == account })
@@ -224,15 +224,15 @@ func TestAPISignInPerPerson(t *testing.T) {
 		t.Errorf("an operation without security: %s, want one without the token", got)
 	}
 	// an expired token is renewed at the refresh endpoint, also after a restart
-	p.expire("ann@peer", false)
+	p.expireTokens("ann@peer", false)
 	s.wantRun("ann", "you are ann@peer")
 	s.stop()
 	s.start("")
-	p.expire("bob@peer", false)
+	p.expireTokens("bob@peer", false)
 	s.wantRun("bob", "you are bob@peer")
 	p.wantWire(t, "/renew: refresh_token basic=true", "/renew: refresh_token basic=true")
 	// without a valid refresh token, ann must sign in again, and bob doesn't notice
-	p.expire("ann@peer", true)
+	p.expireTokens("ann@peer", true)
 	s.wantRun("ann", "needs sign-in")
 	s.wantRun("ann", "key:ann is not signed in")
 	s.wantRun("bob", "you are bob@peer")
@@ -291,10 +291,10 @@ func TestAPISignInShared(t *testing.T) {
 		"/token: authorization_code basic=false")
 	s.wantRun("ann", "you are team@peer")
 	s.wantRun("bob", "you are team@peer")
-	p.expire("team@peer", false)
+	p.expireTokens("team@peer", false)
 	s.wantRun("bob", "you are team@peer")
 	p.wantWire(t, "/renew: refresh_token basic=false")
-	p.expire("team@peer", true)
+	p.expireTokens("team@peer", true)
 	s.wantRun("bob", "needs sign-in")
 	if up, err := s.d.Client().Upstreams(t.Context()); err != nil || up[0].State != "needs sign-in" {
 		t.Errorf("upstreams: %+v, %v, want that it needs sign-in", up, err)
