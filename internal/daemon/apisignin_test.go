@@ -115,7 +115,8 @@ func (p *apiPeer) authorizeClient(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q, code := r.URL.Query(), rand.Text()
-	p.noteRequest("authorize: tenant=%s type=%s client=%s scope=%q method=%s pkce=%t state=%t resource=%t", q.Get("tenant"),
+	p.noteRequest("authorize: tenant=%s type=%s client=%s scope=%q method=%s pkce=%t state=%t resource=%t",
+		q.Get("tenant"),
 		q.Get("response_type"), q.Get("client_id"), q.Get("scope"), q.Get("code_challenge_method"),
 		len(q.Get("code_challenge")) == 43, len(q.Get("state")) > 20, q.Has("resource"))
 	q.Set("account", account.Value)
