@@ -31,9 +31,9 @@ type evalQuery struct {
 
 func readEval(t testing.TB, name string) evalSet {
 	t.Helper()
-	read, err := evalset.Read(name)
+	read, err := evalset.ReadSet(name)
 	if err != nil {
-		t.Fatalf("evalset.Read: %v", err)
+		t.Fatalf("evalset.ReadSet: %v", err)
 	}
 	c := New(Config{})
 	for name, tools := range read.Tools {

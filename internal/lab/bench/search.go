@@ -103,7 +103,7 @@ func (r *runner) measureSearch(ctx context.Context) ([]Figure, error) {
 func measureRecall() (Figure, error) {
 	var found, asked float64
 	for _, name := range evalset.HeldOut {
-		set, err := evalset.Read(name)
+		set, err := evalset.ReadSet(name)
 		if err != nil {
 			return Figure{}, err
 		}

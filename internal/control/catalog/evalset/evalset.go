@@ -33,8 +33,8 @@ type Query struct {
 // HeldOut names the sets on which the search was not tuned.
 var HeldOut = []string{"heldout-software", "heldout-work", "heldout-last", "heldout-independent"}
 
-// Read returns the set with a name.
-func Read(name string) (*Set, error) {
+// ReadSet returns the set with a name.
+func ReadSet(name string) (*Set, error) {
 	raw, err := files.ReadFile(name + ".txt")
 	if err != nil {
 		return nil, err
