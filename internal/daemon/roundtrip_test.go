@@ -101,6 +101,14 @@ func TestClientRoundTrip(t *testing.T) {
 		claim := claimOf(t, d, "drop_table")
 		tripped[*api.WeakerHints](t)(book.record(d.Client()).AcceptHints(t.Context(), "db.drop_table", claim.Claim))
 	})
+	t.Run("policies", func(t *testing.T) {
+		r := newTierRig(t)
+		r.start(anyTier, nil)
+		p := api.PolicyFolder{Client: book.record(r.d.Client())}
+		files := tripped[*api.PolicyFiles](t)(p.ReadFiles(t.Context()))
+		tripped[*api.PolicyReport](t)(p.EditFile(t.Context(), api.PolicyEdit{Digest: files.Digest,
+			File: api.PolicyFile{Name: "more.cedar", Text: anyTier}}))
+	})
 	t.Run("signin", func(t *testing.T) { tripSignIn(t, book) })
 	boxes := t.Run("sandboxes", func(t *testing.T) {
 		r := newProcessRig(t, inSandboxes)
