@@ -156,8 +156,14 @@ func (s *Sources) noneFits(n Need, out []mismatch) error {
 		return &tool.Error{Kind: tool.Unavailable, Msg: "no sandbox can run here: " + err.Error(), Err: err}
 	}
 	if langs, ok := languagesOf(out); ok {
-		return tool.Errorf(tool.Invalid, "language %q can't run here: write the program in %s",
-			n.Language, strings.Join(langs, " or "))
+		why := ""
+		for _, m := range out {
+			if _, reason, found := strings.Cut(m.reason, ": "); found {
+				why = ". The reason, for the user: " + reason
+			}
+		}
+		return tool.Errorf(tool.Invalid, "language %q can't run here: write the program in %s%s",
+			n.Language, strings.Join(langs, " or "), why)
 	}
 	want := "tier " + n.Tier.String()
 	if n.Tier < tool.MicroVM {
