@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -21,7 +22,7 @@ const (
 )
 
 // serveNames answers questions over UDP until the deadline of the socket is set.
-func (s *service) serveNames(c *net.UDPConn) {
+func (s *service) serveNames(ctx context.Context, c *net.UDPConn) {
 	turns := make(chan struct{}, maxAsking)
 	for {
 		b := make([]byte, maxQuestion)
@@ -39,7 +40,7 @@ func (s *service) serveNames(c *net.UDPConn) {
 		}
 		go func() {
 			defer func() { <-turns; s.work.Done() }()
-			if answer := s.answerQuestion(b[:n]); answer != nil {
+			if answer := s.answerQuestion(ctx, b[:n]); answer != nil {
 				_, _ = c.WriteToUDPAddrPort(answer, from) // the program asks again
 			}
 		}()
@@ -47,7 +48,7 @@ func (s *service) serveNames(c *net.UDPConn) {
 }
 
 // serveLongNames answers questions over TCP.
-func (s *service) serveLongNames(c net.Conn) {
+func (s *service) serveLongNames(ctx context.Context, c net.Conn) {
 	for range maxQuestions {
 		_ = c.SetDeadline(time.Now().Add(sniffTime)) // fails only if it is closed
 		var size [2]byte
@@ -58,7 +59,7 @@ func (s *service) serveLongNames(c net.Conn) {
 		if _, err := io.ReadFull(c, b); err != nil || len(b) > maxQuestion {
 			return
 		}
-		answer := s.answerQuestion(b)
+		answer := s.answerQuestion(ctx, b)
 		if answer == nil {
 			return
 		}
@@ -71,7 +72,7 @@ func (s *service) serveLongNames(c net.Conn) {
 // answerQuestion returns the answer to a program's question, or nil if the message is not a
 // question. No question leaves the sandbox: a permitted name has an address of the sandbox's own,
 // and is looked up when a connection to it was permitted.
-func (s *service) answerQuestion(b []byte) []byte {
+func (s *service) answerQuestion(ctx context.Context, b []byte) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(b)
 	if err != nil || h.Response {
@@ -90,7 +91,7 @@ func (s *service) answerQuestion(b []byte) []byte {
 		return packReply(&reply)
 	}
 	var a netip.Addr
-	a, reply.RCode = s.resolveName(q.Name.String(), q.Type)
+	a, reply.RCode = s.resolveName(ctx, q.Name.String(), q.Type)
 	if a.IsValid() {
 		reply.Answers = []dnsmessage.Resource{{
 			Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: nameLife},
@@ -110,7 +111,7 @@ func packReply(m *dnsmessage.Message) []byte {
 // resolveName returns the address of a name. Without one, the code says why. Types other than A and
 // AAAA are refused, except what clients ask for before they use these: such types have no records,
 // so no key for an encrypted ClientHello is known, and no other port or protocol.
-func (s *service) resolveName(text string, kind dnsmessage.Type) (netip.Addr, dnsmessage.RCode) {
+func (s *service) resolveName(ctx context.Context, text string, kind dnsmessage.Type) (netip.Addr, dnsmessage.RCode) {
 	none := netip.Addr{}
 	name, err := canonicalHost(text)
 	if a, bad := netip.ParseAddr(name); err == nil && bad == nil {
@@ -124,7 +125,7 @@ func (s *service) resolveName(text string, kind dnsmessage.Type) (netip.Addr, dn
 	case name == "localhost":
 		return none, dnsmessage.RCodeSuccess
 	case !s.reachesName(name):
-		s.recordRefusal(name)
+		s.recordRefusal(ctx, name)
 		return none, dnsmessage.RCodeNameError
 	}
 	switch kind {
@@ -143,7 +144,7 @@ func (s *service) resolveName(text string, kind dnsmessage.Type) (netip.Addr, dn
 }
 
 // recordRefusal records that a name was refused, once in a run.
-func (s *service) recordRefusal(name string) {
+func (s *service) recordRefusal(ctx context.Context, name string) {
 	s.mu.Lock()
 	c := s.currentCounts()
 	known := c.refusals[name] || len(c.refusals) >= maxRecorded || c.names > maxVerdicts
@@ -152,6 +153,6 @@ func (s *service) recordRefusal(name string) {
 	}
 	s.mu.Unlock()
 	if !known {
-		_ = s.callNetwork(s.ctx, "connect", http.MethodConnect, target{name, 443}.makeURL("https", "/"), refusal{})
+		_ = s.callNetwork(ctx, "connect", http.MethodConnect, target{name, 443}.makeURL("https", "/"), refusal{})
 	}
 }

@@ -81,8 +81,8 @@ func (g *gate) OpenTraffic(ctx context.Context, t sandbox.Traffic) (close func()
 		t = noTraffic{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &service{gate: g, traffic: t, ctx: ctx, conns: map[net.Conn]struct{}{}}
-	s.http = s.newServer()
+	s := &service{gate: g, traffic: t, conns: map[net.Conn]struct{}{}}
+	s.http = s.newServer(ctx)
 	s.queue = &connQueue{conns: make(chan net.Conn), done: ctx.Done()}
 	past, never := time.Unix(1, 0), time.Time{}
 	_ = g.names.SetDeadline(never) // fails only if it is closed: then reading fails, too
@@ -90,9 +90,9 @@ func (g *gate) OpenTraffic(ctx context.Context, t sandbox.Traffic) (close func()
 		_ = l.SetDeadline(never)
 	}
 	var accepting sync.WaitGroup
-	accepting.Go(func() { s.serveNames(g.names) })
+	accepting.Go(func() { s.serveNames(ctx, g.names) })
 	for i, l := range g.tcp {
-		accepting.Go(func() { s.acceptAll(l, i+1) })
+		accepting.Go(func() { s.acceptAll(ctx, l, i+1) })
 	}
 	s.work.Go(func() { _ = s.http.Serve(s.queue) }) // it ends when the queue does
 	return func() {

@@ -51,18 +51,19 @@ func (q *connQueue) Close() error { return nil }
 func (s *service) serveHTTP(o *origin) {
 	select {
 	case s.queue.conns <- o:
-	case <-s.ctx.Done():
+	case <-s.queue.done:
 		o.service.closeConn(o.raw)
 	}
 }
 
 type originKey struct{}
 
-// newServer returns the server for HTTP requests.
-func (s *service) newServer() *http.Server {
-	return &http.Server{Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaders,
-		DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0),
-		BaseContext: func(net.Listener) context.Context { return s.ctx },
+// newServer returns the server for HTTP requests. ctx is done when the run ends.
+func (s *service) newServer(ctx context.Context) *http.Server {
+	handle := func(w http.ResponseWriter, r *http.Request) { s.serveRequest(ctx, w, r) }
+	return &http.Server{Handler: http.HandlerFunc(handle), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: maxHeaders, DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0),
+		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, originKey{}, c)
 		},
@@ -73,8 +74,9 @@ func (s *service) newServer() *http.Server {
 		}}
 }
 
-// ServeHTTP makes a request of a program, if it is permitted.
-func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// serveRequest makes a request of a program, if it is permitted. run is done when the run ends: it
+// outlives the connection, so that a program can't prevent the record of a refusal by closing it.
+func (s *service) serveRequest(run context.Context, w http.ResponseWriter, r *http.Request) {
 	if !s.beginWork() {
 		return
 	}
@@ -84,7 +86,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodConnect && o.scheme == "" {
-		s.serveConnect(w, r, o)
+		s.serveConnect(run, w, r, o)
 		return
 	}
 	t, scheme, err := o.targetOf(r)
@@ -167,10 +169,10 @@ func toolFor(r *http.Request) (name string, err error) {
 }
 
 // serveConnect serves a connection through the proxy.
-func (s *service) serveConnect(w http.ResponseWriter, r *http.Request, o *origin) {
+func (s *service) serveConnect(ctx context.Context, w http.ResponseWriter, r *http.Request, o *origin) {
 	t, err := parseTarget(r.RequestURI, 0)
 	if err == nil && !s.reachesName(t.host) {
-		err = s.callNetwork(s.ctx, "connect", http.MethodConnect, t.makeURL("https", "/"), refusal{})
+		err = s.callNetwork(ctx, "connect", http.MethodConnect, t.makeURL("https", "/"), refusal{})
 	}
 	if err != nil {
 		writeFailure(w, err)
@@ -188,7 +190,7 @@ func (s *service) serveConnect(w http.ResponseWriter, r *http.Request, o *origin
 		s.closeConn(o.raw) // the program has closed it
 		return
 	}
-	s.serveTarget(&peeked{o.raw, first}, t)
+	s.serveTarget(ctx, &peeked{o.raw, first}, t)
 }
 
 // writeFailure answers a request that was not made, or has no answer.

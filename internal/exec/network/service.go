@@ -22,7 +22,6 @@ import (
 type service struct {
 	gate    *gate
 	traffic sandbox.Traffic
-	ctx     context.Context // done when the run ends
 	http    *http.Server
 	queue   *connQueue // the connections of http
 	work    sync.WaitGroup
@@ -88,8 +87,9 @@ func (s *service) reachesName(name string) bool {
 	return v.reaches
 }
 
-// acceptAll accepts the connections of a listener until its deadline is set.
-func (s *service) acceptAll(l *net.TCPListener, index int) {
+// acceptAll accepts the connections of a listener until its deadline is set. ctx is done when the
+// run ends.
+func (s *service) acceptAll(ctx context.Context, l *net.TCPListener, index int) {
 	for {
 		c, err := l.AcceptTCP()
 		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
@@ -99,7 +99,7 @@ func (s *service) acceptAll(l *net.TCPListener, index int) {
 			select {
 			case <-time.After(10 * time.Millisecond):
 				continue
-			case <-s.ctx.Done():
+			case <-ctx.Done():
 				return
 			}
 		}
@@ -107,7 +107,7 @@ func (s *service) acceptAll(l *net.TCPListener, index int) {
 			_ = c.Close() // nothing was sent
 			continue
 		}
-		s.work.Go(func() { s.serveConn(c, index) })
+		s.work.Go(func() { s.serveConn(ctx, c, index) })
 	}
 }
 
@@ -143,11 +143,11 @@ func (s *service) closeConns() {
 }
 
 // serveConn serves a connection of the listener with an index.
-func (s *service) serveConn(c *net.TCPConn, index int) {
+func (s *service) serveConn(ctx context.Context, c *net.TCPConn, index int) {
 	switch index {
 	case netns.LongName:
 		defer s.closeConn(c)
-		s.serveLongNames(c)
+		s.serveLongNames(ctx, c)
 	case netns.Proxy:
 		s.serveHTTP(&origin{Conn: c, service: s, raw: c})
 	default:
@@ -157,7 +157,7 @@ func (s *service) serveConn(c *net.TCPConn, index int) {
 			return
 		}
 		a, _ := netip.AddrFromSlice(local.IP)
-		s.serveTarget(&peeked{tcp: c}, target{s.gate.pins.findName(a.Unmap()), local.Port})
+		s.serveTarget(ctx, &peeked{tcp: c}, target{s.gate.pins.findName(a.Unmap()), local.Port})
 	}
 }
 

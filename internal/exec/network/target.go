@@ -84,7 +84,7 @@ const handshake = 22
 
 // serveTarget serves a connection to a target, and closes it. The first bytes show whether it is
 // TLS or HTTP. Any other connection is allowed or denied as a whole.
-func (s *service) serveTarget(p *peeked, t target) {
+func (s *service) serveTarget(ctx context.Context, p *peeked, t target) {
 	wait := silentTime
 	if t.port == 80 || t.port == 443 {
 		wait = sniffTime
@@ -97,12 +97,12 @@ func (s *service) serveTarget(p *peeked, t target) {
 	case err != nil:
 		s.closeConn(p.tcp)
 	case len(first) > 0 && first[0] == handshake:
-		s.serveTLS(p, t)
+		s.serveTLS(ctx, p, t)
 	case isHTTP(first):
 		s.serveHTTP(&origin{Conn: p.openConn(), service: s, raw: p.tcp, scheme: "http", target: t})
 	default:
 		defer s.closeConn(p.tcp)
-		_ = s.openTunnel(p, t, "tcp") // the program reads the end of the connection, and its note
+		_ = s.openTunnel(ctx, p, t, "tcp") // the program reads the end of the connection, and its note
 	}
 }
 
@@ -147,26 +147,26 @@ func isRequestLine(line []byte) bool {
 }
 
 // serveTLS serves a connection whose client begins TLS.
-func (s *service) serveTLS(p *peeked, t target) {
+func (s *service) serveTLS(ctx context.Context, p *peeked, t target) {
 	if err := checkHello(p, t.host); err != nil {
 		defer s.closeConn(p.tcp)
 		s.traffic.AddNote("network: " + tool.AsError(err).Msg)
-		_ = s.callNetwork(s.ctx, "connect", http.MethodConnect, t.makeURL("https", "/"), failing{err})
+		_ = s.callNetwork(ctx, "connect", http.MethodConnect, t.makeURL("https", "/"), failing{err})
 		return
 	}
 	opened := slices.Contains(s.gate.cfg.Opened, t.host)
 	if !opened && s.traffic.PermitsConnection(opaqueArguments(t.makeURL("https", "/"))) {
 		defer s.closeConn(p.tcp)
-		_ = s.openTunnel(p, t, "https") // the program reads the end of the connection, and its note
+		_ = s.openTunnel(ctx, p, t, "https") // the program reads the end of the connection, and its note
 		return
 	}
 	inner := tls.Server(p.openConn(), &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return s.gate.authority.issueLeaf(t.host)
 		}})
-	ctx, cancel := context.WithTimeout(s.ctx, sniffTime)
+	hasty, cancel := context.WithTimeout(ctx, sniffTime)
 	defer cancel()
-	if err := inner.HandshakeContext(ctx); err != nil {
+	if err := inner.HandshakeContext(hasty); err != nil {
 		s.traffic.AddNote("network: TLS with " + t.host + " must be opened, since policy or a secret depends on its " +
 			"requests, and the program doesn't trust the sandbox's certificates, or doesn't speak HTTP/1.1")
 		s.closeConn(p.tcp)
@@ -220,8 +220,8 @@ func (f failing) MakeExchange(context.Context, *egress.Client, *url.URL) (*tool.
 }
 
 // openTunnel has a connection decided on, and passes its bytes on.
-func (s *service) openTunnel(p *peeked, t target, scheme string) error {
-	return s.callNetwork(s.ctx, "connect", http.MethodConnect, t.makeURL(scheme, "/"), &tunnel{inner: p, target: t})
+func (s *service) openTunnel(ctx context.Context, p *peeked, t target, scheme string) error {
+	return s.callNetwork(ctx, "connect", http.MethodConnect, t.makeURL(scheme, "/"), &tunnel{inner: p, target: t})
 }
 
 // A tunnel is the Exchange of a connection whose bytes pass through.
