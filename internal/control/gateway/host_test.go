@@ -1,0 +1,48 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"log/slog"
+	"testing"
+
+	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/control/audit"
+	"github.com/biplane-dev/biplane/internal/control/audit/audittest"
+	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/control/gateway"
+	"github.com/biplane-dev/biplane/internal/control/policy"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// TestConnectionsDontWait checks that a connection is not permitted if a person would be asked about
+// it, also if only the labels of what its program has read make the difference.
+func TestConnectionsDontWait(t *testing.T) {
+	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`
+permit (principal, action == Action::"connect", resource == Host::"a.example");
+@ask("it has read personal data") permit (principal, action == Action::"connect", resource == Host::"a.example")
+when { context.labels.contains("pii") };
+@ask("always") permit (principal, action == Action::"connect", resource == Host::"b.example");`)}}})
+	if err != nil {
+		t.Fatalf("policy.New: %v", err)
+	}
+	cat := catalog.New(catalog.Config{})
+	cat.Set(catalog.Source{Name: tool.Own, Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{{
+		Upstream: tool.Own,
+		Name:     "connect", InputSchema: json.RawMessage(`{"type":"object"}`)}}})
+	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: new(approval.Gate),
+		Audit: audit.New(audit.Config{Store: audittest.NewMemory()}), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatalf("gateway.New: %v", err)
+	}
+	for _, c := range []struct {
+		host   string
+		labels []string
+		want   bool
+	}{{"a.example", nil, true}, {"a.example", []string{"pii"}, false}, {"b.example", nil, false}} {
+		call := &tool.Call{Path: "biplane.connect", Principal: tool.Principal{ID: "ann"}, Labels: c.labels,
+			Arguments: json.RawMessage(`{"method":"CONNECT","url":"https://` + c.host + `/"}`)}
+		if got := g.PermitsConnection(call); got != c.want {
+			t.Errorf("%s with labels %v: permitted %v, want %v", c.host, c.labels, got, c.want)
+		}
+	}
+}
