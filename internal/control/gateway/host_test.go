@@ -14,8 +14,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestConnectionsDontWait checks that a connection is not permitted if a person would be asked about
-// it, also if only the labels of what its program has read make the difference.
+// TestConnectionsDontWait checks that a connection is not permitted if a person would be asked
+// about it, also if only the labels of what its program has read make the difference.
 func TestConnectionsDontWait(t *testing.T) {
 	e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`
 permit (principal, action == Action::"connect", resource == Host::"a.example");
