@@ -56,16 +56,16 @@ func connect(t *testing.T) (client net.Conn, server *net.TCPConn) {
 func TestEncryptedHello(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		cfg  tls.Config
+		cfg  *tls.Config
 		want string
 	}{
-		{"a plain name", tls.Config{ServerName: "a.test"}, ""},
-		{"another plain name", tls.Config{ServerName: "b.test"}, "both must be the same"},
-		{"a hidden name", tls.Config{ServerName: "hidden.test", MinVersion: tls.VersionTLS13,
+		{"a plain name", &tls.Config{ServerName: "a.test"}, ""},
+		{"another plain name", &tls.Config{ServerName: "b.test"}, "both must be the same"},
+		{"a hidden name", &tls.Config{ServerName: "hidden.test", MinVersion: tls.VersionTLS13,
 			EncryptedClientHelloConfigList: encryptedHelloConfig(t, "a.test")}, "hides the server's name (ECH)"},
 	} {
 		client, server := connect(t)
-		go func() { _ = tls.Client(client, &c.cfg).HandshakeContext(t.Context()) }() // it fails: no one answers
+		go func() { _ = tls.Client(client, c.cfg).HandshakeContext(t.Context()) }() // it fails: no one answers
 		err := checkHello(&peeked{tcp: server}, "a.test")
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
