@@ -151,6 +151,7 @@ func (s *Server) addTask(t *talk, k *task) *task {
 	now := time.Now()
 	k.id, k.owner, k.talk, k.created, k.updated, k.state = t.newTaskID(), t.who, t, now, now, "working"
 	k.ended, k.change = make(chan struct{}), make(chan struct{})
+	change := k.change // before the task can change
 	s.tasks.mu.Lock()
 	if s.tasks.all[k.name()] != nil { // of another call that resumes the same execution
 		k.id = "task_" + rand.Text()
@@ -162,7 +163,7 @@ func (s *Server) addTask(t *talk, k *task) *task {
 		return nil
 	}
 	if k.home != nil {
-		taskNotices{s}.watchTask(s.ctx, k, k.change, func() {
+		taskNotices{s}.watchTask(s.ctx, k, change, func() {
 			sendTask(s.ctx, k.home, taskStatus, k.describeSessionTask())
 		})
 	}
