@@ -73,6 +73,7 @@ type callRow struct {
 	Approval string
 	Approver string // who decided on it
 	Note     string
+	Now      bool // the step that is shown concerns it
 }
 
 type executionData struct {
@@ -91,6 +92,7 @@ type executionData struct {
 	NextCalls   string
 	Approvals   []api.Approval // that wait
 	ApproverBad string
+	Steps       *stepBar // nil: it has not ended, or has no calls
 }
 
 // showPast shows an execution by its journal.
@@ -99,8 +101,14 @@ func (s *Server) showPast(v *visit) error {
 	if err != nil {
 		return ownError(err)
 	}
-	from, _ := strconv.Atoi(v.r.URL.Query().Get("from"))
-	s.renderPage(v, http.StatusOK, "execution.html", s.displayExecution(v, d, from))
+	q := v.r.URL.Query()
+	var shown *executionData
+	if d.Ended == nil || len(d.Calls) == 0 {
+		shown = s.displayExecution(v, d, parseNumber(q.Get("from"), 0))
+	} else if shown, err = showStep(s, v, d, q.Get("step")); err != nil {
+		return err
+	}
+	s.renderPage(v, http.StatusOK, "execution.html", shown)
 	return nil
 }
 
@@ -190,6 +198,7 @@ type callData struct {
 	ArgumentsUnkept   bool
 	ValueUnkept       bool
 	ArgumentB, ValueB int
+	NoAnswer          bool // it has none yet, at the step from which it was opened
 }
 
 // showCall shows one call with its arguments and its result. With part=call it shows no frame, for
@@ -206,6 +215,11 @@ func (s *Server) showCall(v *visit) error {
 	}
 	d := callData{ExecutionCall: c, Execution: id, Sent: newTree(c.Arguments), Answer: newTree(c.Value),
 		ArgumentB: len(c.Arguments), ValueB: len(c.Value)}
+	if v.r.URL.Query().Has("unanswered") {
+		pending := *c
+		pending.State, pending.Error, pending.Labels, d.Answer = api.CallPending, "", nil, nil
+		d.NoAnswer, d.ExecutionCall = true, &pending
+	}
 	d.ArgumentsUnkept = len(c.Arguments) == 0
 	d.ValueUnkept = len(c.Value) == 0 && c.State == api.CallDone && c.Bytes > 0
 	if v.r.URL.Query().Get("part") == "call" {

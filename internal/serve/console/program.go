@@ -17,6 +17,7 @@ type codeLine struct {
 	Spans  []span
 	Calls  []*callRow
 	Failed bool // the program's error is at this line
+	Now    bool // the step that is shown is at this line
 }
 
 // maxLines is how many lines of a program a page shows.

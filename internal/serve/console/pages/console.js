@@ -58,6 +58,11 @@
       }
       case "j": e.preventDefault(); select(1); break;
       case "k": e.preventDefault(); select(-1); break;
+      case "[": case "]": {
+        const link = find(`#steps a[rel=${e.key === "[" ? "prev" : "next"}]`);
+        if (link) { e.preventDefault(); link.click(); }
+        break;
+      }
       case "g": going = true; break;
       case "?": e.preventDefault(); help.showModal(); break;
     }
