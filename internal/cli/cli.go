@@ -397,8 +397,8 @@ func (a *app) sayWaiting(at *daemon.Attachment) (stop func()) {
 		select {
 		case <-t.C:
 			if names := at.Connecting(); len(names) > 0 {
-				fmt.Fprintf(a.Err, "biplane: waiting for %s to connect (a first npx or uvx downloads its server, and a "+
-					"large API takes seconds to read; start_wait in the configuration says how long to wait)\n",
+				fmt.Fprintf(a.Err, "biplane: waiting for %s to connect (a first npx or uvx downloads its server, and "+
+					"a large API takes seconds to read; start_wait in the configuration says how long to wait)\n",
 					cleanLine(strings.Join(names, ", ")))
 			}
 		case <-done:
