@@ -36,7 +36,7 @@ func taskDoor() (d *door, release chan struct{}) {
 	return d, release
 }
 
-const taskCall = `{"name":"up_echo","arguments":{},"task":{"ttl":60000}}`
+const taskCall = `{"name":"up_echo","arguments":{},"task":{"ttl":600000}}`
 
 // newTask makes a call as a task, and returns the task's id.
 func newTask(t *testing.T, p peer, params string) (id string) {
@@ -75,7 +75,7 @@ func TestSessionTasks(t *testing.T) {
 		}
 		id := newTask(t, p, taskCall)
 		got := about(t, p, "tasks/get", id)
-		for _, want := range []string{`"status":"working"`, `"ttl":60000`, `"pollInterval":1000`, `"taskId":"` + id} {
+		for _, want := range []string{`"status":"working"`, `"ttl":600000`, `"pollInterval":1000`, `"taskId":"` + id} {
 			if !strings.Contains(got, want) {
 				t.Errorf("tasks/get: got %s, want %s", got, want)
 			}
