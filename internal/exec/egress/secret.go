@@ -28,6 +28,8 @@ type Secret struct {
 
 // Secrets resolves the values of secrets.
 type Secrets interface {
+	// ResolveNames returns the values of named secrets. They are masked until the same user has
+	// others.
 	ResolveNames(ctx context.Context, user string, names []string) (map[string]string, error)
 }
 
@@ -119,7 +121,8 @@ func (c *Client) resolveSecret(r *http.Request, header, name string) (string, er
 	case header != s.Header:
 		wrong = "in the header " + s.Header
 	default:
-		all, err := c.cfg.Secrets.ResolveNames(r.Context(), "network.secrets", []string{s.Secret})
+		user := "network.secrets." + s.Name // each stays masked, whichever is used next
+		all, err := c.cfg.Secrets.ResolveNames(r.Context(), user, []string{s.Secret})
 		return all[s.Secret], err
 	}
 	return "", tool.Errorf(tool.Denied, "the secret %s is only sent %s: the request was not made", name, wrong)

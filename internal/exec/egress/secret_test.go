@@ -95,3 +95,41 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("a request without a secret: %+v, %v", r, err)
 	}
 }
+
+// A userVault records who uses secrets.
+type userVault struct{ users map[string]int }
+
+func (v userVault) ResolveNames(_ context.Context, user string, names []string) (map[string]string, error) {
+	v.users[user]++
+	return map[string]string{names[0]: hidden}, nil
+}
+
+// TestSecretUsers checks that secrets have different users: a user's new values end the masking of
+// its earlier ones.
+func TestSecretUsers(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer s.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	v := userVault{map[string]int{}}
+	var inserted []egress.Secret
+	for _, name := range []string{"ONE", "TWO"} {
+		inserted = append(inserted, egress.Secret{Name: name, Secret: strings.ToLower(name), Hosts: []string{"127.0.0.1"},
+			Header: "Authorization"})
+	}
+	c := egress.New(egress.Config{Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Authorities: ca,
+		Secrets: v, Inserted: inserted})
+	defer c.Close()
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatalf("url.Parse: %v", err)
+	}
+	for _, secret := range inserted {
+		if _, err := c.Do(t.Context(), egress.Request{Principal: "p", Method: "GET", URL: u,
+			Header: map[string]string{"Authorization": egress.Placeholder(secret.Name)}}); err != nil {
+			t.Fatalf("Do: %v", err)
+		}
+	}
+	if len(v.users) != 2 {
+		t.Errorf("the users of two secrets are %v, want two", v.users)
+	}
+}
