@@ -113,8 +113,8 @@ func TestSecretUsers(t *testing.T) {
 	v := userVault{map[string]int{}}
 	var inserted []egress.Secret
 	for _, name := range []string{"ONE", "TWO"} {
-		inserted = append(inserted, egress.Secret{Name: name, Secret: strings.ToLower(name), Hosts: []string{"127.0.0.1"},
-			Header: "Authorization"})
+		inserted = append(inserted, egress.Secret{Name: name, Secret: strings.ToLower(name),
+			Hosts: []string{"127.0.0.1"}, Header: "Authorization"})
 	}
 	c := egress.New(egress.Config{Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Authorities: ca,
 		Secrets: v, Inserted: inserted})
