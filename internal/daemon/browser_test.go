@@ -157,6 +157,26 @@ func (c *chrome) checkAccess(t *testing.T, path string) {
 	}
 }
 
+// stepJournal steps through an execution by the keyboard: its call is made, is answered, and the
+// end.
+func (c *chrome) stepJournal(t *testing.T, id string) {
+	t.Helper()
+	var text, value string
+	showSteps := chromedp.Text("#steps", &text)
+	c.do(t, c.ctx, chromedp.Navigate(c.base+"/executions/"+id), chromedp.WaitVisible("#steps"), chromedp.KeyEvent("["),
+		chromedp.WaitVisible(`tr.now .done, tr.now[id^=call]`), showSteps)
+	if !strings.Contains(text, "is answered") {
+		t.Errorf("a step back from the end is %q", text)
+	}
+	c.do(t, c.ctx, chromedp.KeyEvent("["), chromedp.WaitVisible(`.calls .state.pending`), showSteps,
+		chromedp.Text("pre.console", &value))
+	if !strings.Contains(text, "is made") || !strings.Contains(value, "begins") {
+		t.Errorf("two steps back are %q, with the console %q", text, value)
+	}
+	c.do(t, c.ctx, chromedp.KeyEvent("]"), chromedp.WaitNotPresent(`.calls .state.pending`), chromedp.KeyEvent("]"),
+		chromedp.WaitVisible("#value"))
+}
+
 // TestBrowser uses the console in a real browser: it watches a program, decides on its call, tries
 // a tool, and uses the keyboard.
 func TestBrowser(t *testing.T) {
@@ -208,6 +228,8 @@ func TestBrowser(t *testing.T) {
 	c.do(t, c.ctx, chromedp.Navigate(c.base+"/"), chromedp.WaitVisible("main h1"), chromedp.KeyEvent("?"),
 		chromedp.WaitVisible("#help[open]"))
 
+	c.stepJournal(t, x.ID)
+
 	// A program from the playground, and the switch of the theme.
 	var theme string
 	c.do(t, c.ctx, chromedp.Navigate(c.base+"/playground"), chromedp.SendKeys("#code", "return till"),
@@ -220,7 +242,8 @@ func TestBrowser(t *testing.T) {
 	}
 	c.do(t, c.ctx, chromedp.Evaluate("document.cookie = 'theme=; max-age=0; path=/'", nil))
 	for _, path := range []string{"/", "/executions", "/executions/" + x.ID, "/approvals", "/approvals/" + id, "/tools",
-		"/tools/till.put", "/playground", "/sessions", "/policy?tool=till.put", "/audit", "/usage"} {
+		"/tools/till.put", "/playground", "/sessions", "/policy?tool=till.put", "/policy/edit", "/audit", "/audit/proof",
+		"/usage", "/keys", "/executions/" + x.ID + "?step=1"} {
 		c.capture(t, path)
 	}
 	c.mu.Lock()

@@ -214,7 +214,12 @@ func TestConsoleRecord(t *testing.T) {
 	if status != 200 || !strings.Contains(text, "complete") {
 		t.Errorf("verification: %d %s", status, text)
 	}
-	for _, path := range []string{"/audit", "/audit/" + records[0].ID, "/audit/export", "/policy"} {
+	if _, _, file := aud.do(t, "GET", "/audit/export?format=ocsf", nil, nil); !strings.Contains(file, `"class_uid"`) {
+		t.Errorf("the export as OCSF: %s", file)
+	}
+	checkProofs(t, aud, records[0].ID)
+	for _, path := range []string{"/audit", "/audit/" + records[0].ID, "/audit/export", "/policy", "/policy/edit",
+		"/audit/proof"} {
 		if status, _, text := eve.do(t, "GET", path, nil, nil); status != http.StatusForbidden {
 			t.Errorf("a viewer's %s has status %d, want 403: %s", path, status, text)
 		}
@@ -222,5 +227,30 @@ func TestConsoleRecord(t *testing.T) {
 	text = checkPage(t, eve, "/usage")
 	if strings.Contains(text, "stock.shop.find") || !strings.Contains(text, "Your usage") {
 		t.Errorf("a viewer sees the usage of others: %s", text)
+	}
+}
+
+// checkProofs proves a record on its page, downloads the proof, and checks it and a changed one.
+func checkProofs(t *testing.T, aud *browser, record string) {
+	t.Helper()
+	path := "/audit/" + record + "/proof"
+	_, _, page := aud.do(t, "POST", path, nil, nil)
+	if !strings.Contains(page, `class="state done">proved`) || !strings.Contains(page, "stock.shop.find") {
+		t.Fatalf("the record is not proved: %s", page)
+	}
+	_, _, file := aud.do(t, "POST", path, url.Values{"action": {"download"}}, nil)
+	form := url.Values{"proof": {strings.ReplaceAll(file, "\n", "\r\n")}, "key": {formValue(t, page, "key")}}
+	_, _, page = aud.do(t, "POST", "/audit/proof", form, nil)
+	if !strings.Contains(page, `class="state done">proved`) {
+		t.Errorf("the downloaded proof does not hold: %s in %s", page, file)
+	}
+	form.Set("proof", strings.Replace(file, "extra eyJ", "extra eyK", 1))
+	if _, _, page := aud.do(t, "POST", "/audit/proof", form, nil); !strings.Contains(page, "not proved") {
+		t.Errorf("a changed proof holds: %s", page)
+	}
+	form.Set("proof", hostile)
+	if _, _, page := aud.do(t, "POST", "/audit/proof", form, nil); !strings.Contains(page, "not proved") ||
+		strings.Contains(page, "<script>") {
+		t.Errorf("a hostile proof: %s", page)
 	}
 }

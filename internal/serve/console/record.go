@@ -104,7 +104,8 @@ func (s *Server) verifyRecord(v *visit) error {
 	return nil
 }
 
-// exportRecord answers with the records of some days as CSV.
+// exportRecord answers with the records of some days, as CSV or, with format=ocsf, as JSON lines in
+// the Open Cybersecurity Schema Framework.
 func (s *Server) exportRecord(v *visit) error {
 	q := v.r.URL.Query()
 	until := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
@@ -118,8 +119,12 @@ func (s *Server) exportRecord(v *visit) error {
 			*to = day
 		}
 	}
-	return s.passOn(v, "/audit/export", url.Values{"format": {"csv"}, "since": {from.Format(time.RFC3339)},
-		"until": {until.Format(time.RFC3339)}}, "audit.csv")
+	format, name := "csv", "audit.csv"
+	if q.Get("format") == "ocsf" {
+		format, name = "ocsf", "audit.ocsf.jsonl"
+	}
+	return s.passOn(v, "/audit/export", url.Values{"format": {format}, "since": {from.Format(time.RFC3339)},
+		"until": {until.Format(time.RFC3339)}}, name)
 }
 
 type usageData struct {

@@ -1,0 +1,77 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/control/audit/ledger"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A proofData is what the page of a proof shows.
+type proofData struct {
+	Record string // whose proof it is; empty: the proof was pasted
+	Proof  string
+	Key    string // with which it was checked
+	Proved *ledger.Proved
+	Bad    string // why the proof does not hold
+}
+
+// checkProof checks a proof with the key of the log, and nothing else of it.
+func (d *proofData) checkProof() {
+	p, err := ledger.CheckProof(d.Proof, d.Key, nil)
+	if d.Bad = problemOf(err); err == nil {
+		d.Proved = p
+	}
+}
+
+// proveRecord makes a proof that a record is in the log, and checks it. For a download, the proof is
+// a file to save.
+func proveRecord(s *Server, v *visit) error {
+	id, c := v.r.PathValue("record"), s.clientOf(v)
+	p, err := c.ProveAudit(v.r.Context(), id, "")
+	if err != nil {
+		return ownError(err)
+	}
+	if v.r.PostForm.Get("action") == "download" {
+		h := v.w.Header()
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		h.Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(id)+".proof")
+		_, _ = v.w.Write([]byte(p.Proof)) // ignore errors of browsers that disconnected
+		return nil
+	}
+	state, err := c.Audit(v.r.Context())
+	if err != nil {
+		return ownError(err)
+	}
+	d := &proofData{Record: id, Proof: p.Proof, Key: state.Key}
+	d.checkProof()
+	s.renderPage(v, http.StatusOK, "proof.html", d)
+	return nil
+}
+
+// showProofForm shows the form to check a proof.
+func showProofForm(s *Server, v *visit) error {
+	state, err := s.clientOf(v).Audit(v.r.Context())
+	if err != nil {
+		return ownError(err)
+	}
+	s.renderPage(v, http.StatusOK, "proof.html", &proofData{Key: state.Key})
+	return nil
+}
+
+// checkProofForm checks the proof of the form.
+func checkProofForm(s *Server, v *visit) error {
+	if _, err := s.clientOf(v).Audit(v.r.Context()); err != nil { // only auditors use the page
+		return ownError(err)
+	}
+	f := v.r.PostForm
+	d := &proofData{Proof: strings.ReplaceAll(f.Get("proof"), "\r\n", "\n"), Key: strings.TrimSpace(f.Get("key"))}
+	if d.Proof == "" || d.Key == "" {
+		return tool.Errorf(tool.Invalid, "paste a proof, and the public key of the record")
+	}
+	d.checkProof()
+	s.renderPage(v, http.StatusOK, "proof.html", d)
+	return nil
+}
