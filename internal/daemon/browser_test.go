@@ -242,8 +242,8 @@ func TestBrowser(t *testing.T) {
 	}
 	c.do(t, c.ctx, chromedp.Evaluate("document.cookie = 'theme=; max-age=0; path=/'", nil))
 	for _, path := range []string{"/", "/executions", "/executions/" + x.ID, "/approvals", "/approvals/" + id, "/tools",
-		"/tools/till.put", "/playground", "/sessions", "/policy?tool=till.put", "/policy/edit", "/audit", "/audit/proof",
-		"/usage", "/keys", "/executions/" + x.ID + "?step=1"} {
+		"/tools/till.put", "/playground", "/sessions", "/policy?tool=till.put", "/policy/edit", "/audit",
+		"/audit/proof", "/usage", "/keys", "/executions/" + x.ID + "?step=1"} {
 		c.capture(t, path)
 	}
 	c.mu.Lock()

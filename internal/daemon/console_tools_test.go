@@ -1,7 +1,10 @@
 package daemon_test
 
 import (
+	"bytes"
 	"html"
+	"io"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"os"
@@ -156,6 +159,7 @@ func TestConsoleSessions(t *testing.T) {
 			t.Errorf("the file %s has status %d: %s", path, status, text)
 		}
 	}
+	uploadFiles(t, b, other)
 	if status, _, _ := other.do(t, "GET", "/sessions/work", nil, nil); status != http.StatusNotFound {
 		t.Errorf("another's session has status %d, want 404", status)
 	}
@@ -252,5 +256,54 @@ func checkProofs(t *testing.T, aud *browser, record string) {
 	if _, _, page := aud.do(t, "POST", "/audit/proof", form, nil); !strings.Contains(page, "not proved") ||
 		strings.Contains(page, "<script>") {
 		t.Errorf("a hostile proof: %s", page)
+	}
+}
+
+// uploadFiles uploads files to the session work, with names that must not lead out of the folder.
+func uploadFiles(t *testing.T, b, other *browser) {
+	t.Helper()
+	send := func(who *browser, name, text string) (int, string) {
+		var body bytes.Buffer
+		form := multipart.NewWriter(&body)
+		part, err := form.CreateFormFile("file", name)
+		if err != nil {
+			t.Fatalf("CreateFormFile: %v", err)
+		}
+		_, _ = part.Write([]byte(text))
+		form.Close()
+		r, err := http.NewRequestWithContext(t.Context(), "POST", who.base+"/sessions/work/upload?dir=/workspace/data",
+			&body)
+		if err != nil {
+			t.Fatalf("http.NewRequestWithContext: %v", err)
+		}
+		r.Header.Set("Content-Type", form.FormDataContentType())
+		r.Header.Set("Origin", who.base)
+		resp, err := who.Do(r)
+		if err != nil {
+			t.Fatalf("Do: %v", err)
+		}
+		defer resp.Body.Close()
+		page, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatalf("io.ReadAll: %v", err)
+		}
+		return resp.StatusCode, string(page)
+	}
+	for _, name := range []string{"up.txt", "../../../up2.txt", `C:\\dir\\up3.txt`} {
+		if status, page := send(b, name, hostile); status != http.StatusOK || !strings.Contains(page, "up") {
+			t.Errorf("the upload of %s has status %d: %s", name, status, page)
+		}
+	}
+	for _, name := range []string{"up.txt", "up2.txt", "up3.txt"} {
+		path := url.QueryEscape("/workspace/data/" + name)
+		if _, _, text := b.do(t, "GET", "/sessions/work/file?path="+path, nil, nil); text != hostile {
+			t.Errorf("the uploaded file %s is %q", name, text)
+		}
+	}
+	if status, page := send(b, "big", strings.Repeat("x", 9<<20)); status < 400 {
+		t.Errorf("a file that is too large has status %d: %s", status, page)
+	}
+	if status, page := send(other, "up.txt", "changed"); status != http.StatusNotFound {
+		t.Errorf("an upload to another's session has status %d, want 404: %s", status, page)
 	}
 }

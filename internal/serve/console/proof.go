@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/biplane-dev/biplane/internal/control/audit/ledger"
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -13,21 +13,20 @@ import (
 type proofData struct {
 	Record string // whose proof it is; empty: the proof was pasted
 	Proof  string
-	Key    string // with which it was checked
-	Proved *ledger.Proved
-	Bad    string // why the proof does not hold
+	Key    string            // with which it was checked
+	Proved []proof.Inclusion // the leaves that it proves to be in the log
+	Bad    string            // why the proof does not hold
 }
 
 // checkProof checks a proof with the key of the log, and nothing else of it.
 func (d *proofData) checkProof() {
-	p, err := ledger.CheckProof(d.Proof, d.Key, nil)
-	if d.Bad = problemOf(err); err == nil {
-		d.Proved = p
-	}
+	var err error
+	d.Proved, err = proof.CheckInclusion(d.Proof, d.Key)
+	d.Bad = problemOf(err)
 }
 
-// proveRecord makes a proof that a record is in the log, and checks it. For a download, the proof is
-// a file to save.
+// proveRecord makes a proof that a record is in the log, and checks it. For a download, it answers
+// with the proof as a file.
 func proveRecord(s *Server, v *visit) error {
 	id, c := v.r.PathValue("record"), s.clientOf(v)
 	p, err := c.ProveAudit(v.r.Context(), id, "")

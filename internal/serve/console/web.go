@@ -154,6 +154,7 @@ func listPages() []page {
 		{"GET /sessions", looks, (*Server).listSessions},
 		{"GET /sessions/{session}", looks, (*Server).showSession},
 		{"POST /sessions/{session}", looks, (*Server).changeSession},
+		{"POST " + uploadPath, looks, uploadFile},
 		{"GET /sessions/{session}/file", looks, (*Server).downloadFile},
 		{"GET /policy", looks, (*Server).showPolicy},
 		{"GET /policy/edit", looks, showPolicyFile},
@@ -216,6 +217,8 @@ func (p page) maxBytes() int64 {
 		return signInBytes
 	case strings.HasSuffix(p.pattern, " "+policyFormPath):
 		return policyFormBytes
+	case strings.HasSuffix(p.pattern, " "+uploadPath):
+		return uploadBytes
 	}
 	return formBytes
 }
