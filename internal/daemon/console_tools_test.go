@@ -59,7 +59,7 @@ func TestConsoleTools(t *testing.T) {
 	for path, want := range map[string]string{
 		"/tools": tools[0].Path, "/tools?q=find": "What the agent reads", "/tools?q=" + url.QueryEscape(hostile): "",
 		tool: "Try it", "/playground": "Playground", "/tools/..%2f..%2fkeys": "",
-		"/tools/" + url.PathEscape(hostile): "",
+		"/tools/" + url.PathEscape(hostile): "", "/usage": "Nothing of it was used",
 	} {
 		if text := checkPage(t, ann, path); !strings.Contains(html.UnescapeString(text), want) {
 			t.Errorf("%s does not contain %q: %s", path, want, text)

@@ -135,7 +135,7 @@ type usageData struct {
 	More       int
 	Daily      *chart
 	DailySaved *chart
-	Unused     []stateCount // upstreams with tools that no one used
+	Unused     []idleUpstream
 	UnusedBad  string
 }
 
@@ -197,31 +197,11 @@ func (s *Server) showUsage(v *visit) error {
 	d.Daily = newChart("Calls", dailyPoints(daily, from, func(l *api.UsageLine) int64 { return l.Calls }))
 	d.DailySaved = newChart("Tokens saved", dailyPoints(daily, from, func(l *api.UsageLine) int64 { return l.Saved }))
 	if d.By == "tool" {
-		tools, err := c.Tools(v.r.Context())
+		d.Unused, err = listIdle(v.r.Context(), c, d.Lines)
 		d.UnusedBad = problemOf(err)
-		d.Unused = countIdleTools(tools, d.Lines)
 	}
 	s.renderPage(v, http.StatusOK, "usage.html", d)
 	return nil
-}
-
-// countIdleTools returns how many tools of each upstream no line of usage names.
-func countIdleTools(tools []api.Tool, lines []api.UsageLine) (out []stateCount) {
-	used := map[string]bool{}
-	for i := range lines {
-		used[lines[i].Tool] = true
-	}
-	count := map[string]int{}
-	for _, t := range tools {
-		if !used[t.Upstream+"."+t.Name] {
-			count[t.Upstream]++
-		}
-	}
-	for name, n := range count {
-		out = append(out, stateCount{name, n})
-	}
-	slices.SortFunc(out, func(a, b stateCount) int { return cmp.Compare(b.Count, a.Count) })
-	return out
 }
 
 // writeUsage answers with lines of usage as CSV. Values that a spreadsheet would run as a formula
