@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -30,6 +31,7 @@ type apiPeer struct {
 	tokenURL string // in the document; empty: its own
 	inForm   bool   // the client's secret is accepted in the form only
 	metadata bool   // it has metadata (RFC 8414), with a revocation endpoint
+	openID   bool   // the document names it as an OpenID provider, without endpoints
 
 	mu      sync.Mutex
 	wire    []string              // requests to the authorization server, with what was asserted
@@ -48,6 +50,14 @@ func newAPIPeer(t *testing.T) *apiPeer {
 		if tokenURL == "" {
 			tokenURL = "/token" // relative to the document
 		}
+		login := fmt.Sprintf(`{"type":"oauth2","flows":{"authorizationCode":{
+			"authorizationUrl":"%s/authorize?tenant=7","tokenUrl":%q,"refreshUrl":"%s/renew",
+			"scopes":{"read":"","write":"","everything":""}}}}`,
+			p.URL, tokenURL, p.URL)
+		if p.openID {
+			login = fmt.Sprintf(`{"type":"openIdConnect",
+				"openIdConnectUrl":"%s/.well-known/openid-configuration"}`, p.URL)
+		}
 		fmt.Fprintf(w, `{"openapi":"3.0.3","info":{"title":"Accounts","version":"1"},"paths":{
 			"/who":{"get":{"operationId":"who","security":[{"login":["read"]}],
 				"responses":{"200":{"description":"ok"}}}},
@@ -56,9 +66,7 @@ func newAPIPeer(t *testing.T) *apiPeer {
 			"/admin":{"get":{"operationId":"admin","security":[{"key":[]}],"responses":{"200":{"description":"ok"}}}},
 			"/open":{"get":{"operationId":"open","security":[],"responses":{"200":{"description":"ok"}}}}},
 			"components":{"securitySchemes":{"key":{"type":"apiKey","in":"header","name":"X-Key"},
-			"login":{"type":"oauth2","flows":{"authorizationCode":{"authorizationUrl":"%s/authorize?tenant=7",
-				"tokenUrl":%q,"refreshUrl":"%s/renew","scopes":{"read":"","write":"","everything":""}}}}}}}`,
-			p.URL, tokenURL, p.URL)
+			"login":%s}}}`, login)
 	})
 	mux.HandleFunc("GET /.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
 		if !p.metadata {
@@ -66,7 +74,7 @@ func newAPIPeer(t *testing.T) *apiPeer {
 			return
 		}
 		json.NewEncoder(w).Encode(map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize",
-			"token_endpoint": p.URL + "/token", "revocation_endpoint": p.URL + "/revoke",
+			"token_endpoint": cmp.Or(p.tokenURL, p.URL+"/token"), "revocation_endpoint": p.URL + "/revoke",
 			"code_challenge_methods_supported": []string{"S256"}})
 	})
 	mux.HandleFunc("GET /authorize", p.authorizeClient)
@@ -401,6 +409,18 @@ func TestAPISignInEndpoints(t *testing.T) {
 	if _, err := s.client("ann").PasteSignIn(t.Context(), ownPeer, in.ID, consent(t, in.URL, "ann@peer")); err == nil {
 		t.Error("a token endpoint that redirects was followed, want an error")
 	}
+	s.stop()
+	p.openID, p.metadata = true, true
+	s = newAPIScene(t, p, personal, "")
+	if _, err := s.client("ann").BeginSignIn(t.Context(), ownPeer, 1); err == nil ||
+		!strings.Contains(err.Error(), "is on another host: if people sign in there, set issuer") {
+		t.Errorf("an OpenID provider with a token endpoint elsewhere: %v, want a refusal", err)
+	}
+	s.stop()
+	p.tokenURL = ""
+	s = newAPIScene(t, p, personal, "")
+	s.signIn("ann", "ann@peer")
+	s.wantRun("ann", "you are ann@peer")
 	mu.Lock()
 	defer mu.Unlock()
 	if len(stolen) > 0 {

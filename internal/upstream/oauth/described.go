@@ -13,7 +13,10 @@ import (
 // Its endpoints may receive the client's secret: the caller has checked that.
 type Server struct {
 	// Issuer has metadata, which are used instead of the endpoints. Empty: the endpoints are used.
-	Issuer        string
+	Issuer string
+	// OwnOrigin means that the metadata may name endpoints at the origin of Issuer only, since the
+	// configuration doesn't name it.
+	OwnOrigin     bool
 	Authorization string   // endpoint
 	Token         string   // endpoint
 	Renewal       string   // endpoint for refresh tokens; empty: Token
@@ -40,6 +43,9 @@ func (c *Client) readDescription(ctx context.Context) (*resourceMeta, *serverMet
 	rm := &resourceMeta{Scopes: cleanScopes(s.Scopes)}
 	if s.Issuer != "" {
 		m, err := c.serverAt(ctx, s.Issuer)
+		if err == nil && s.OwnOrigin {
+			err = m.restrictEndpoints()
+		}
 		return rm, m, err
 	}
 	m := &serverMeta{Authorization: s.Authorization, Token: s.Token, renewal: s.Renewal, described: true}
@@ -60,6 +66,30 @@ func (c *Client) readDescription(ctx context.Context) (*resourceMeta, *serverMet
 		}
 	}
 	return rm, m, nil
+}
+
+// restrictEndpoints returns an error if an endpoint is not at the origin of the issuer. Without a
+// revocation endpoint there, tokens are not revoked.
+func (m *serverMeta) restrictEndpoints() error {
+	own, err := url.Parse(m.Issuer)
+	if err != nil {
+		return err
+	}
+	isOwn := func(text string) bool {
+		u, err := url.Parse(text)
+		return err == nil && sameOrigin(u, own)
+	}
+	for _, text := range []string{m.Authorization, m.Token} {
+		if !isOwn(text) {
+			return tool.Errorf(tool.Denied, "the document names the OpenID provider %s, whose endpoint %s is on "+
+				"another host: if people sign in there, set issuer in the configuration", shortLine(m.Issuer),
+				shortLine(text))
+		}
+	}
+	if !isOwn(m.Revocation) {
+		m.Revocation = ""
+	}
+	return nil
 }
 
 // isIssuer reports whether an authorization response that names its issuer comes from this server

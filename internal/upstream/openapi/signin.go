@@ -57,7 +57,7 @@ func (u *Upstream) findServer(t *table, s *scheme, c Credential) (*oauth.Server,
 		if err == nil && !ok {
 			err = fmt.Errorf("its openIdConnectUrl doesn't end in %s: set issuer in the configuration", wellKnownSuffix)
 		}
-		return &oauth.Server{Issuer: issuer}, err
+		return &oauth.Server{Issuer: issuer, OwnOrigin: true}, err
 	}
 	out := &oauth.Server{Authorization: c.AuthorizationURL, Token: c.TokenURL}
 	named := s.signIn
