@@ -426,6 +426,27 @@ func TestReplaceRoutes(t *testing.T) {
 	})
 }
 
+// TestReplaceRoutesTwice replaces a channel twice before anything is sent. No notice is lost.
+func TestReplaceRoutesTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		last := &recordingChannel{}
+		n := notice.NewNotifier(notice.Config{Routes: []notice.Route{{Name: "a", Channel: &recordingChannel{}}}})
+		n.AddNotice(notice.Notice{Kind: notice.Breaker, Subject: "first"})
+		n.ReplaceRoutes([]notice.Route{{Name: "a", Channel: &recordingChannel{}}})
+		n.AddNotice(notice.Notice{Kind: notice.Breaker, Subject: "second"})
+		n.ReplaceRoutes([]notice.Route{{Name: "a", Channel: last, Rate: 60}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		work.Go(func() { n.SendNotices(ctx) })
+		time.Sleep(time.Minute)
+		if got := last.subjects(); !slices.Equal(got, []string{"first", "second"}) {
+			t.Errorf("the last channel sent %q, want first and second", got)
+		}
+		cancel()
+		work.Wait()
+	})
+}
+
 // A recordingChannel records what is sent to it.
 type recordingChannel struct {
 	fail bool

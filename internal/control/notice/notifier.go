@@ -54,8 +54,9 @@ type Notifier struct {
 	cfg     Config
 	changed chan struct{} // has one token after routes were replaced
 
-	mu     sync.Mutex
-	routes []*route
+	mu       sync.Mutex
+	routes   []*route
+	replaced []*route // by others, whose notices have not been moved yet
 }
 
 // A route is a channel and its queue.
@@ -104,6 +105,7 @@ func (n *Notifier) makeRoutes(all []Route) (out []*route) {
 // its name from now on. Those of a channel that is gone are lost.
 func (n *Notifier) ReplaceRoutes(all []Route) {
 	n.mu.Lock()
+	n.replaced = append(n.replaced, n.routes...)
 	n.routes = n.makeRoutes(all)
 	n.mu.Unlock()
 	select {
@@ -139,7 +141,10 @@ func (n *Notifier) AddNotice(one Notice) {
 	}
 	one.ID, one.Time = "nt_"+rand.Text(), n.cfg.Clock.Now().UTC().Truncate(time.Second)
 	one.Subject = text.Cut(tool.VisibleLine(one.Subject), maxSubject) // names of tools are not trusted
-	for _, r := range n.listRoutes() {
+	// locked, so that no notice is added to a channel whose notices were moved
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range n.routes {
 		if len(r.Kinds) == 0 || slices.Contains(r.Kinds, one.Kind) {
 			own := one
 			r.addNotice(&own)
@@ -197,10 +202,10 @@ func (n *Notifier) SendNotices(ctx context.Context) {
 		return
 	}
 	for {
+		n.moveWaiting()
 		limited, cancel := context.WithCancel(ctx)
-		routes := n.listRoutes()
 		var all sync.WaitGroup
-		for _, r := range routes {
+		for _, r := range n.listRoutes() {
 			all.Go(func() { r.sendNotices(limited) })
 		}
 		select {
@@ -212,15 +217,17 @@ func (n *Notifier) SendNotices(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		n.moveWaiting(routes)
 	}
 }
 
-// moveWaiting moves the notices that wait for replaced channels to the new ones of their names.
-func (n *Notifier) moveWaiting(old []*route) {
-	for _, from := range old {
-		for _, to := range n.listRoutes() {
-			if to.Name != from.Name || to == from {
+// moveWaiting moves the notices that wait for replaced channels to the new ones of their names. No
+// channel sends meanwhile.
+func (n *Notifier) moveWaiting() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, from := range n.replaced {
+		for _, to := range n.routes {
+			if to.Name != from.Name {
 				continue
 			}
 			from.mu.Lock()
@@ -234,6 +241,7 @@ func (n *Notifier) moveWaiting(old []*route) {
 			}
 		}
 	}
+	n.replaced = nil
 }
 
 // sendNotices sends the notices of one channel, at its rate.
@@ -266,10 +274,10 @@ func (r *route) sendPatiently(ctx context.Context, n *Notice) error {
 	for attempt := 1; ; attempt++ {
 		err := r.sendOnce(ctx, n)
 		switch {
+		case err == nil: // also if ctx was done meanwhile: it must not be sent twice
+			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil:
-			return nil
 		case tool.AsError(err).Kind == tool.Invalid || attempt == maxAttempts:
 			r.log.Error("notice not sent", "channel", r.Name, "kind", n.Kind, "attempts", attempt, "err", err)
 			r.mu.Lock()
