@@ -103,6 +103,40 @@ func TestConsolePolicyEdit(t *testing.T) {
 	}
 }
 
+// TestConsolePolicyHidden checks that a form does not change characters that can't be seen: a file
+// with any is shown, and not saved.
+func TestConsolePolicyHidden(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "policies", "own.cedar")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatalf("os.Mkdir: %v", err)
+	}
+	const text = allowAll + "// \u26a0\ufe0f mind the till\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatalf("os.WriteFile: %v", err)
+	}
+	d, stop := run(t, dir, "policy: '"+filepath.Dir(file)+"'\nauth: { keys: true }\n")
+	defer stop()
+	boss := signedIn(t, d, "boss", "admin")
+	page := checkPage(t, boss, "/policy/edit")
+	if !strings.Contains(page, "can&#39;t be seen") || !strings.Contains(page, `\ufe0f mind`) {
+		t.Errorf("the page hides a character: %s", page)
+	}
+	shown := html.UnescapeString(regexp.MustCompile(`(?s)<textarea[^>]*>\n(.*)</textarea>`).FindStringSubmatch(page)[1])
+	seen := ""
+	for _, action := range []string{"replay", "save"} {
+		_, _, page = boss.do(t, "POST", "/policy/edit", url.Values{"digest": {formValue(t, page, "digest")},
+			"file": {"own.cedar"}, "text": {shown}, "days": {"7"}, "action": {action}, "seen": {seen}}, nil)
+		if strings.Contains(page, `value="save"`) || !strings.Contains(page, "can&#39;t be seen") {
+			t.Fatalf("%s: the file can be saved: %s", action, page)
+		}
+		seen = formValue(t, page, "seen")
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != text {
+		t.Errorf("the file is %q, %v, want it unchanged", got, err)
+	}
+}
+
 // TestPolicyEditAttacks sends edits that must change nothing.
 func TestPolicyEditAttacks(t *testing.T) {
 	dir := t.TempDir()

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -41,12 +42,25 @@ func showPolicyFile(s *Server, v *visit) error {
 	}
 	if i := slices.IndexFunc(files.Files, func(f api.PolicyFile) bool { return f.Name == d.Name }); i >= 0 {
 		d.Text = files.Files[i].Text
+		d.Notice = noticeHidden(d.Text)
 	} else if d.Name != "" {
 		return tool.Errorf(tool.NotFound, "there is no file %s among the policies", tool.VisibleLine(d.Name))
 	}
-	d.MaySave = files.Fixed == "" && v.mayUse(editPolicyRoute)
+	d.MaySave = files.Fixed == "" && d.Notice == "" && v.mayUse(editPolicyRoute)
 	s.renderPage(v, http.StatusOK, "policy-edit.html", d)
 	return nil
+}
+
+// noticeHidden says that a file can't be edited on the page, since the form would change it: it
+// shows hidden characters in another way, and a browser replaces some. It is empty if the file can.
+func noticeHidden(text string) string {
+	for i, line := range strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
+		if tool.Visible([]byte(line)) != line {
+			return fmt.Sprintf("Line %d has characters that can't be seen, here written as \\u and a number. "+
+				"Edit this file outside of the console.", i+1)
+		}
+	}
+	return ""
 }
 
 // editPolicy shows the mistakes in changed policies, and what they would have decided on recorded
@@ -60,7 +74,7 @@ func editPolicy(s *Server, v *visit) error {
 	if d.Report, err = c.CheckPolicy(ctx, next); err != nil {
 		return ownError(err)
 	}
-	if f.Get("action") == "save" && d.Report.Version != "" && f.Get("seen") == d.Report.Version {
+	if f.Get("action") == "save" && d.Notice == "" && d.Report.Version != "" && f.Get("seen") == d.Report.Version {
 		_, err := api.PolicyFolder{Client: c}.EditFile(ctx,
 			api.PolicyEdit{Digest: d.Digest, File: api.PolicyFile{Name: d.Name, Text: d.Text}})
 		if err == nil {
@@ -96,6 +110,14 @@ func readPolicyForm(s *Server, v *visit) (*policyEdit, []api.PolicyFile, error) 
 		Text: strings.ReplaceAll(f.Get("text"), "\r\n", "\n"), MaySave: files.Fixed == "" && v.mayUse(editPolicyRoute)}
 	if strings.TrimSpace(d.Text) == "" {
 		d.Text = ""
+	}
+	if hidden := noticeHidden(d.Text); hidden != "" {
+		return nil, nil, tool.Errorf(tool.Invalid, "%s", hidden)
+	}
+	for _, was := range files.Files {
+		if was.Name == d.Name && noticeHidden(was.Text) != "" {
+			d.Notice, d.MaySave = noticeHidden(was.Text), false
+		}
 	}
 	if d.Name == "" {
 		return nil, nil, tool.Errorf(tool.Invalid, "the file needs a name, such as mail.cedar")
