@@ -75,12 +75,17 @@ func (v *verifier) reportFault(f Fault) {
 	v.noteFault(f)
 }
 
+// noteFault adds a fault to the report. If missing segments fill it, a fault of another kind
+// replaces the last of them: what was changed must not pass for what is only missing.
 func (v *verifier) noteFault(f Fault) {
-	if len(v.r.Faults) == maxFaults {
-		v.r.More++
+	if len(v.r.Faults) < maxFaults {
+		v.r.Faults = append(v.r.Faults, f)
 		return
 	}
-	v.r.Faults = append(v.r.Faults, f)
+	v.r.More++
+	if last := &v.r.Faults[maxFaults-1]; last.What == faultArchive && f.What != faultArchive {
+		*last = f
+	}
 }
 
 // verifyView verifies a view. It returns an error if it can't; faults are added to the report.

@@ -185,6 +185,9 @@ func (b *Builder) WriteFile(folder string, h *Header) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return tool.Errorf(tool.Unavailable, "archive: %w", err)
 	}
+	if err := atomicfile.SyncFolder(filepath.Dir(folder)); err != nil { // the folder may be new
+		return tool.Errorf(tool.Unavailable, "archive: %w", err)
+	}
 	var file bytes.Buffer
 	if err := appendMember(&file, []byte(h.Note+"\n")); err != nil {
 		return err
