@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,30 @@ func TestJSONMemory(t *testing.T) {
 	}
 	if got := c.String(); !strings.Contains(got, `"value":["out of memory",true,20001,true]`) {
 		t.Errorf("after the memory was exhausted: %s", got)
+	}
+}
+
+// TestJSONKeys writes objects of many shapes that share a long key, which they leave out. The host
+// doesn't write that key for each shape.
+func TestJSONKeys(t *testing.T) {
+	d := realDriver(t, Config{})
+	c := &script{Reader: strings.NewReader(program(`(async () => {
+		const key = "\u0001".repeat(1000000), list = [];
+		for (let i = 0; i < 100; i++) list.push({ ["k" + i]: 1, [key]: undefined });
+		return JSON.stringify(list).length;
+	})`) + "\n")}
+	k := newKept(t, d, sandbox.Spec{Memory: 64 << 20})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := k.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); err != nil {
+		t.Fatalf("Run: %v; output %s", err, c.String())
+	}
+	runtime.ReadMemStats(&after)
+	if got := c.String(); !strings.Contains(got, `"value":991`) {
+		t.Errorf("got %s, want the length 991", got)
+	}
+	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 256 {
+		t.Errorf("the host allocated %d MB, want at most 256", mb)
 	}
 }
 

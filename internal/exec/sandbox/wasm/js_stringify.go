@@ -5,7 +5,12 @@ import (
 	"strconv"
 )
 
-const maxShapePlans = 4096 // of one text
+const (
+	maxShapePlans = 4096    // at a time
+	maxPlanUnits  = 8 << 20 // of all keys in these plans, with planFieldUnits for each
+	// planFieldUnits is about what a key takes beside its units.
+	planFieldUnits = 32
+)
 
 // stringifyJSON returns a handle of the JSON text of a plain value, undefined if the host declines,
 // or 0 if an exception is pending. Nested values are indented by gap, which has at most 10 units,
@@ -54,6 +59,7 @@ type jsonWriter[T unit] struct {
 	arrayShape  uint32
 	atoms       uint32
 	plans       map[uint32]*shapePlan[T]
+	planned     int // units of the plans
 	lastShape   uint32
 	lastPlan    *shapePlan[T]
 	depth       int
@@ -330,7 +336,8 @@ func (w *jsonWriter[T]) writeObject(o uint32) bool {
 }
 
 // planShape returns the plan for a shape. It returns nil if the shape has accessors, a method
-// toJSON, an unusual prototype, or keys that don't keep the order in which they were added.
+// toJSON, an unusual prototype, or keys that don't keep the order in which they were added, or if
+// the keys are too long: many shapes can share a key, and many objects leave it out.
 func (w *jsonWriter[T]) planShape(shape uint32) *shapePlan[T] {
 	if proto := w.u32(shape + shapeProto); proto != w.objectProto && proto != 0 {
 		return nil
@@ -366,10 +373,14 @@ func (w *jsonWriter[T]) planShape(shape uint32) *shapePlan[T] {
 		if !w.writeString(s) {
 			return nil
 		}
+		if w.planned += len(w.out) + planFieldUnits; w.planned > maxPlanUnits {
+			return nil
+		}
 		plan.fields = append(plan.fields, planField[T]{slot: i * valueSize, key: append(w.out, ':')})
 	}
 	if len(w.plans) == maxShapePlans {
 		clear(w.plans)
+		w.planned = 0
 	}
 	w.plans[shape] = plan
 	return plan
