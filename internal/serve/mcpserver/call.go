@@ -203,7 +203,7 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 // newCallNotifier returns the notifier of a call. That of a task of 2025-11-25 outlives the
 // request: its notifications are sent outside of the request's stream, until life ends.
 func newCallNotifier(ctx, life context.Context, req *mcp.CallToolRequest, t *talk) *notifier {
-	if t == nil || !t.certain {
+	if t == nil || !t.certain || isModern(req.ProtocolVersion()) {
 		return newNotifier(ctx, req.Session, req.Params.GetMeta(), isModern(req.ProtocolVersion()))
 	}
 	n := newNotifier(context.WithValue(life, clientKey{}, clientOf(ctx)), req.Session, req.Params.GetMeta(), false)

@@ -66,7 +66,7 @@ type followUp struct {
 // becoming describes how a call becomes a task.
 type becoming struct {
 	tasks   bool          // it may
-	certain bool          // it will, because the client asked for it (2025-11-25)
+	certain bool          // it will: the client asked for it (2025-11-25), or it was one
 	tasked  chan struct{} // capacity 1: it should now
 	named   chan struct{} // capacity 1: the id of the execution is known; nil: no one waits for it
 }
@@ -216,9 +216,16 @@ func (s *Server) runTalk(ctx context.Context, t *talk, call func(context.Context
 	t.done, t.tasked, t.refused = make(chan struct{}), make(chan struct{}, 1), make(chan error, 1)
 	t.from = clientOf(ctx)
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	t.cancel = cancel
+	var stop atomic.Pointer[context.CancelCauseFunc] // nil after the call, whose message ctx holds
+	stop.Store(&cancel)
+	t.cancel = func(cause error) {
+		if cancel := stop.Load(); cancel != nil {
+			(*cancel)(cause)
+		}
+	}
 	if !s.talks.startTalk(func() {
 		defer close(t.done)
+		defer stop.Store(nil)
 		defer cancel(nil)
 		t.res, t.err = call(context.WithValue(life, talkKey{}, t), t)
 	}) {
@@ -298,7 +305,7 @@ func (s *Server) awaitTalk(ctx context.Context, t *talk) (mcp.Result, error) {
 		case <-tasked:
 		case <-long:
 		}
-		if k := s.becomeTask(t); k != nil {
+		if k := s.becomeTask(t, false); k != nil {
 			return answerTask(k.describeTask(true))
 		}
 		tasked, long = nil, nil

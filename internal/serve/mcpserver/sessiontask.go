@@ -198,7 +198,9 @@ type sessionTask struct {
 // result with isError means that the task has failed.
 func (k *task) describeSessionTask() sessionTask {
 	v := k.describeTask(false)
-	if v.Status == "completed" && isFailure(v.Result) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if v.Status == "completed" && k.failure {
 		v.Status = "failed"
 	}
 	return sessionTask{v.ID, v.Status, v.Reason, v.Created, v.Updated, v.TTLMs, v.PauseMs}

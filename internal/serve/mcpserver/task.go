@@ -75,6 +75,7 @@ type task struct {
 	ttl   time.Duration      // how long the client wants it to be kept, since it was created
 	grace time.Duration      // how long it is kept after its end at least
 	home  *mcp.ServerSession // that is notified of its states; nil: none
+	again bool               // an earlier process had it
 
 	mu       sync.Mutex
 	change   chan struct{} // closed when the state changes
@@ -84,6 +85,7 @@ type task struct {
 	state    string
 	reason   string
 	result   json.RawMessage // of a completed task
+	failure  bool            // the result has isError set
 	err      *jsonrpc.Error  // of a failed one
 	rounds   int
 	open     map[string]tool.Question   // without an answer, by the key that the client knows
@@ -131,12 +133,13 @@ func (t *talk) signalTask() {
 }
 
 // becomeTask makes a call a task. It returns nil if the call can't become one: it has asked its
-// client in another way, or there are too many tasks.
-func (s *Server) becomeTask(t *talk) *task {
+// client in another way, or there are too many tasks. If again is set and the execution has a task
+// already, it returns that.
+func (s *Server) becomeTask(t *talk, again bool) *task {
 	if s.tasks.room.Acquire(t.who.ID, 1) != nil {
 		return nil
 	}
-	return s.addTask(t, &task{grace: s.cfg.Limits.TaskKept})
+	return s.addTask(t, &task{grace: s.cfg.Limits.TaskKept, again: again})
 }
 
 // addTask adds the task k of a call, for which there is room. If it returns nil, the room is free
@@ -153,7 +156,12 @@ func (s *Server) addTask(t *talk, k *task) *task {
 	k.ended, k.change = make(chan struct{}), make(chan struct{})
 	change := k.change // before the task can change
 	s.tasks.mu.Lock()
-	if s.tasks.all[k.name()] != nil { // of another call that resumes the same execution
+	if other := s.tasks.all[k.name()]; other != nil { // of a call that resumes the same execution
+		if k.again {
+			s.tasks.mu.Unlock()
+			s.tasks.room.Release(t.who.ID, 1)
+			return other
+		}
 		k.id = "task_" + rand.Text()
 	}
 	s.tasks.all[k.name()] = k
@@ -249,12 +257,13 @@ func (s *Server) followTask(k *task) {
 	defer k.mu.Unlock()
 	k.updated, k.open = time.Now(), nil
 	raw, err := k.talk.readOutcome()
+	k.talk.forgetOutcome()
 	switch {
 	case k.state == "cancelled": // the client knows
 	case k.canceled && (err != nil || isFailure(raw)):
 		k.state = "cancelled"
 	case err == nil && s.tasks.bytes.Acquire(k.owner.ID, int64(len(raw))) == nil:
-		k.state, k.result = "completed", raw
+		k.state, k.result, k.failure = "completed", raw, isFailure(raw)
 	case err == nil:
 		k.state, k.err = "failed", &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
 			Message: "the result can't be kept: the results of tasks take too much memory"}
@@ -294,6 +303,12 @@ func (t *talk) readOutcome() (json.RawMessage, *jsonrpc.Error) {
 	return raw, nil
 }
 
+// forgetOutcome frees what a task doesn't need after its end, which it may outlive by hours.
+func (t *talk) forgetOutcome() {
+	t.res, t.err = nil, nil
+	t.notify.Store(nil)
+}
+
 // taskError returns the JSON-RPC error with which a server ended a task, or nil for other calls and
 // errors.
 func taskError(t *talk, err error) *jsonrpc.Error {
@@ -308,6 +323,9 @@ func taskError(t *talk, err error) *jsonrpc.Error {
 func (k *task) addQuestions(asked map[string]tool.Question) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.hasEnded() { // canceled, and so is the call
+		return
+	}
 	k.rounds++
 	k.open, k.keys = map[string]tool.Question{}, map[string]string{}
 	k.answers, k.updated, k.state = map[string]json.RawMessage{}, time.Now(), "input_required"
@@ -475,7 +493,7 @@ func (s taskRequests) reviveTask(ctx context.Context, r *mcp.ServerRequest[*task
 		return nil
 	}
 	t := &talk{principal: p.ID, who: p, capabilities: encodeCapabilities(r.ClientCapabilities()),
-		becoming: becoming{tasks: true, certain: !isModern(r.ProtocolVersion())}}
+		becoming: becoming{tasks: true, certain: true}}
 	t.execution.Store(id)
 	req := &mcp.CallToolRequest{Session: r.Session, Extra: r.Extra,
 		Params: &mcp.CallToolParamsRaw{Meta: r.Params.Meta, Name: "resume", Arguments: args}}
@@ -494,10 +512,10 @@ func (s taskRequests) reviveTask(ctx context.Context, r *mcp.ServerRequest[*task
 	case <-wait.C:
 	case <-ctx.Done():
 	}
-	k := s.becomeTask(t)
-	if k == nil {
+	k := s.becomeTask(t, true)
+	if k == nil || k.talk != t {
 		t.cancel(context.Canceled)
-		return nil
+		return k
 	}
 	if isEnded(t) { // the client sees the result at once
 		<-k.ended
