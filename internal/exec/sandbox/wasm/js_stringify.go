@@ -8,7 +8,7 @@ import (
 const (
 	maxShapePlans = 4096    // at a time
 	maxPlanUnits  = 8 << 20 // of all keys in these plans, with planFieldUnits for each
-	// planFieldUnits is about what a key takes beside its units.
+	// planFieldUnits is about the size of a key without its units.
 	planFieldUnits = 32
 )
 
