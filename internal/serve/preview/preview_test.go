@@ -161,13 +161,15 @@ func TestIsolation(t *testing.T) {
 	r := newRig(t, func(w http.ResponseWriter, q *http.Request) {
 		h := w.Header()
 		for _, name := range []string{"Set-Cookie", "Clear-Site-Data", "Strict-Transport-Security", "NEL", "Report-To",
-			"WWW-Authenticate", "Service-Worker-Allowed", "Alt-Svc", "Accept-CH"} {
+			"WWW-Authenticate", "Service-Worker-Allowed", "Alt-Svc", "Accept-CH", "X-Accel-Redirect", "X-Accel-Expires",
+			"X-Sendfile", "CDN-Cache-Control", "Surrogate-Control"} {
 			h.Set(name, "evil=1")
 		}
 		h.Set("Access-Control-Allow-Credentials", "true")
 		h.Set("Access-Control-Allow-Origin", "https://evil.example")
 		h.Set("Content-Security-Policy", "default-src 'self'")
 		h.Set("Referrer-Policy", "unsafe-url")
+		h.Set("Content-Type", "Multipart/X-Mixed-Replace; boundary=evil")
 		w.WriteHeader(http.StatusEarlyHints)
 		h.Set("Trailer", "Set-Cookie")
 		fmt.Fprint(w, "page")

@@ -43,7 +43,16 @@ var stateHeaders = []string{"Set-Cookie", "Set-Cookie2", "Clear-Site-Data", "Str
 	"Cross-Origin-Opener-Policy", "Cross-Origin-Embedder-Policy", "Cross-Origin-Resource-Policy", "Referrer-Policy",
 	"Cache-Control", "Pragma", "Expires", "Permissions-Policy", "Access-Control-Allow-Origin",
 	"Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Expose-Headers",
-	"Access-Control-Allow-Credentials", "Access-Control-Max-Age"}
+	"Access-Control-Allow-Credentials", "Access-Control-Max-Age", "X-Sendfile", "X-Lighttpd-Send-File",
+	"X-Reproxy-Url", "Expect-Ct", "Use-As-Dictionary", "Shared-Storage-Write", "Secure-Session-Registration",
+	"Sec-Session-Registration"}
+
+// isForServers reports whether a header of an answer tells a proxy or cache before Biplane what to
+// do: to send a file or page of its own, or to keep the answer.
+func isForServers(name string) bool {
+	return strings.HasPrefix(name, "X-Accel-") || strings.HasPrefix(name, "Surrogate-") ||
+		strings.HasSuffix(name, "-Cache-Control")
+}
 
 // privateHeaders are headers of requests that belong to Biplane or to its visitor.
 var privateHeaders = []string{"Cookie", "Authorization", "Proxy-Authorization", "Referer", "X-Real-Ip", "Via",
@@ -106,6 +115,14 @@ func rewriteRequest(r *httputil.ProxyRequest) {
 func cleanAnswer(r *http.Response) error {
 	for _, name := range stateHeaders {
 		r.Header.Del(name)
+	}
+	for name := range r.Header {
+		if isForServers(name) {
+			r.Header.Del(name)
+		}
+	}
+	if kind := r.Header.Get("Content-Type"); strings.Contains(strings.ToLower(kind), "multipart/") {
+		r.Header.Set("Content-Type", "application/octet-stream") // its parts could have headers, such as Set-Cookie
 	}
 	if to := r.Header.Get("Location"); to != "" {
 		r.Header.Set("Location", rewriteLocation(to, linkOf(r.Request), r.Request))
