@@ -6,8 +6,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/biplane-dev/biplane/api"
@@ -114,6 +116,39 @@ limits: [{ what: egress, max: 20000, window: 1h, per: host, hosts: "127.*" }]
 	}
 	if failed != 2 {
 		t.Errorf("the record has %d calls over a limit, want 2", failed)
+	}
+}
+
+// TestOwnSandboxHeaderBudget checks that headers count as bytes that are sent and received.
+func TestOwnSandboxHeaderBudget(t *testing.T) {
+	long := strings.Repeat("x", 8000)
+	hits := atomic.Int64{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		hits.Add(1)
+		if q.URL.Path == "/in" {
+			w.Header().Set("X-Long", long)
+		}
+	}))
+	defer s.Close()
+	const curl = "for i in 1 2 3 4 5 6 7 8; do curl -sS --noproxy '' -x http://127.0.0.1:3128 -o out "
+	for _, x := range []struct{ what, rest, want string }{
+		{"ingress", s.URL + "/in", "bytes received"},
+		{"egress", `-H "X-Long: ` + long + `" ` + s.URL + "/out", "bytes sent"},
+	} {
+		_, c := newOwnRig(t, `
+permit (principal, action == Action::"connect", resource) when { context.method == "GET" };`,
+			"network: { private: [127.0.0.0/8] }\nlimits: [{ what: "+x.what+", max: 20000, window: 1h, per: host }]\n")
+		if _, err := c.CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "a", Network: true}); err != nil {
+			t.Fatalf("CreateSandbox: %v", err)
+		}
+		hits.Store(0)
+		v, err := c.UseSandbox(t.Context(), "a", "run", api.SandboxOperation{Command: curl + x.rest + "; done"})
+		if err != nil {
+			t.Fatalf("run: %v", err)
+		}
+		if n := hits.Load(); n > 3 || !strings.Contains(strings.Join(v.Notes, "; "), "over the limit of 20000 "+x.want) {
+			t.Errorf("%s: %d requests arrived, notes %q", x.want, n, v.Notes)
+		}
 	}
 }
 

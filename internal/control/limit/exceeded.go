@@ -10,7 +10,7 @@ import (
 )
 
 // exceededError returns the error of a call that exceeds a limit.
-func exceededError(u *use, c *tool.Call, wait time.Duration) error {
+func exceededError(u *use, c *tool.Call, wait time.Duration) *tool.Error {
 	r, whose := u.rule, ""
 	switch {
 	case u.host != "" && r.Per == PerHost:

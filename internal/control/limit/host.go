@@ -96,7 +96,9 @@ func (m *meter) chargeBytes() error {
 	for _, u := range uses {
 		u.cost = 0
 		if wait := l.waitFor(u, now); wait > 0 {
-			return exceededError(&u, m.call, wait)
+			err := exceededError(&u, m.call, wait)
+			err.Unsent = false // bytes have passed
+			return err
 		}
 	}
 	return nil

@@ -48,6 +48,9 @@ func TestHosts(t *testing.T) {
 	if err := m.CountBytes(0, 6000); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("over the budget: %v, want %q", err, want)
 	}
+	if err := m.CountBytes(0, 6000); err == nil || tool.AsError(err).Unsent {
+		t.Errorf("over the budget: %v, want an error of a call that was sent", err)
+	}
 	m.EndCount()
 	if err := connect("big.test"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the next connection: %v, want %q", err, want)

@@ -251,6 +251,9 @@ func (x *request) MakeExchange(ctx context.Context, c *egress.Client, u *url.URL
 	if len(out.Header.Values("User-Agent")) == 0 {
 		out.Header.Set("User-Agent", "") // Go's own would be sent
 	}
+	if err := m.CountBytes(headerBytes(out.Header), 0); err != nil {
+		return nil, tool.NotSent(err)
+	}
 	resp, err := c.RoundTrip(out)
 	if over := sent.over.Load(); over != nil {
 		return nil, *over
@@ -261,6 +264,9 @@ func (x *request) MakeExchange(ctx context.Context, c *egress.Client, u *url.URL
 	defer resp.Body.Close()
 	removeHops(resp.Header)
 	resp.Header.Del("Alt-Svc") // it names other protocols and ports
+	if err := m.CountBytes(0, headerBytes(resp.Header)); err != nil {
+		return nil, err
+	}
 	for name, values := range resp.Header {
 		x.w.Header()[name] = values
 	}
@@ -276,6 +282,16 @@ func (x *request) MakeExchange(ctx context.Context, c *egress.Client, u *url.URL
 		return nil, tool.Errorf(tool.Unavailable, "the answer of %s ended early: %w", u.Host, err)
 	}
 	return countResult(resp.StatusCode, sent.Load(), received.Load())
+}
+
+// headerBytes returns the size of headers: data can be in them as well as in a body.
+func headerBytes(h http.Header) (n int64) {
+	for name, values := range h {
+		for _, v := range values {
+			n += int64(len(name) + len(": ") + len(v) + len("\r\n"))
+		}
+	}
+	return n
 }
 
 // copyAndFlush copies a body as it arrives.
