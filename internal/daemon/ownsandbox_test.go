@@ -146,7 +146,8 @@ permit (principal, action == Action::"connect", resource) when { context.method 
 		if err != nil {
 			t.Fatalf("run: %v", err)
 		}
-		if n := hits.Load(); n > 3 || !strings.Contains(strings.Join(v.Notes, "; "), "over the limit of 20000 "+x.want) {
+		notes := strings.Join(v.Notes, "; ")
+		if n := hits.Load(); n > 3 || !strings.Contains(notes, "over the limit of 20000 "+x.want) {
 			t.Errorf("%s: %d requests arrived, notes %q", x.want, n, v.Notes)
 		}
 	}

@@ -112,6 +112,11 @@ func (p *policies) ShowsTool(_ context.Context, who tool.Principal, t *tool.Tool
 	return p.gate.Load().Shows(who, t)
 }
 
+// permitsAgain reports whether a call that was permitted would be permitted now.
+func (p *policies) permitsAgain(c *tool.Call, differs bool) bool {
+	return p.gate.Load().PermitsAgain(c, differs)
+}
+
 // ReachesHost reports whether some connection of a program to a host could be permitted now.
 func (p *policies) ReachesHost(c *tool.Call, host string) bool {
 	return p.gate.Load().ReachesHost(c, host)

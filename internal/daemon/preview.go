@@ -30,14 +30,15 @@ func newPreviews(d *Daemon, key *secret.Key) *previews {
 }
 
 // MakeLink implements owned.Previews.
-func (p *previews) MakeLink(who tool.Principal, sandbox string, port int, life time.Duration) (url string,
+func (p *previews) MakeLink(c *tool.Call, sandbox string, labels []string, port int, life time.Duration) (url string,
 	expires time.Time, err error) {
 	base := cmp.Or(p.d.publicURL(), p.d.URL())
 	if base == "" {
 		return "", expires, tool.Errorf(tool.Unavailable,
 			"a preview needs an address that browsers reach: run biplane serve")
 	}
-	path, expires, err := p.server.MakeLink(who, sandbox, port, life)
+	made := &tool.Call{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Labels: c.Labels, By: c.By}
+	path, expires, err := p.server.MakeLink(&preview.Maker{Call: made, Sandbox: sandbox, Labels: labels}, port, life)
 	return base + path, expires, err
 }
 
@@ -46,9 +47,16 @@ func (p *previews) DialPort(ctx context.Context, owner, sandbox string, port int
 	return p.d.sandboxes.own.DialPort(ctx, owner, sandbox, port)
 }
 
-// MayPreview implements preview.Permission.
-func (p *previews) MayPreview(ctx context.Context, who tool.Principal) bool {
-	return p.d.policies.ShowsTool(ctx, who, &tool.Tool{Upstream: tool.Own, Name: tool.SandboxPrefix + "preview"})
+// MayPreview implements preview.Permission. With more labels than the sandbox had when the link was
+// made, policy decides on a maker that has read its data.
+func (p *previews) MayPreview(ctx context.Context, m *preview.Maker) bool {
+	c := *m.Call
+	labels := tool.JoinLabels(m.Labels, p.d.sandboxes.own.ListLabels(ctx, c.Principal, m.Sandbox))
+	more := len(labels) > len(m.Labels)
+	if more {
+		c.Labels = tool.JoinLabels(c.Labels, labels)
+	}
+	return p.d.policies.permitsAgain(&c, more)
 }
 
 // servePreviews serves links to ports, and passes all other requests on.

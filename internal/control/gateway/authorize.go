@@ -108,3 +108,13 @@ func grantHost(c *tool.Call, t *tool.Tool, d policy.Decision) policy.Decision {
 	}
 	return d
 }
+
+// PermitsAgain reports whether c, a call that was permitted before, would be permitted now. If a
+// person must be asked, they were, unless it differs from that call.
+func (g *Gateway) PermitsAgain(c *tool.Call, differs bool) bool {
+	if !g.Shows(c.Principal, c.Tool) {
+		return false
+	}
+	d := g.decide(requestOf(c, c.Tool))
+	return d.Effect == policy.Allow || d.Effect == policy.Ask && !differs
+}

@@ -13,8 +13,10 @@ import (
 
 // Previews makes links by which browsers reach ports of sandboxes.
 type Previews interface {
-	// MakeLink returns a link to a port of a sandbox, by its ID, that is valid for a time.
-	MakeLink(p tool.Principal, sandbox string, port int, life time.Duration) (url string, expires time.Time, err error)
+	// MakeLink returns a link to a port of a sandbox, by its ID, that is valid for a time. c asks
+	// for it, and labels are the sandbox's.
+	MakeLink(c *tool.Call, sandbox string, labels []string, port int, life time.Duration) (url string,
+		expires time.Time, err error)
 }
 
 // defaultPreview is how long a link is valid.
@@ -54,8 +56,19 @@ func (s *Sandboxes) makePreview(ctx context.Context, c *tool.Call, a *arguments)
 		return nil, err
 	}
 	life := min(cmp.Or(inSeconds(a.Expires), defaultPreview), most)
-	url, expires, err := s.cfg.Previews.MakeLink(c.Principal, b.rec.ID, a.Port, life)
+	url, expires, err := s.cfg.Previews.MakeLink(c, b.rec.ID, s.ListLabels(ctx, c.Principal, b.rec.ID), a.Port, life)
 	return answerWith(preview{url, expires}, err)
+}
+
+// ListLabels returns the labels of a principal's sandbox; none if there is no such sandbox.
+func (s *Sandboxes) ListLabels(ctx context.Context, p tool.Principal, id string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, err := s.findBox(ctx, p, id)
+	if err != nil {
+		return nil
+	}
+	return b.rec.Labels
 }
 
 // DialPort wakes a sandbox, and connects to one of its ports. The sandbox stays awake until the

@@ -6,6 +6,7 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -51,16 +52,25 @@ type Signer interface {
 
 // A Permission decides whether a link still holds.
 type Permission interface {
-	// MayPreview reports whether the principal that made a link may still make one.
-	MayPreview(ctx context.Context, p tool.Principal) bool
+	// MayPreview reports whether the maker of a link may still make one.
+	MayPreview(ctx context.Context, m *Maker) bool
 }
 
-// Config configures a Server. All fields but Clock must be set.
+// A Maker is who made a link to a port of a sandbox, and how.
+type Maker struct {
+	Call    *tool.Call // that made the link; only what policy decides on
+	Sandbox string
+	Labels  []string // that the sandbox had then
+}
+
+// Config configures a Server. The first three fields must be set.
 type Config struct {
 	Dialer Dialer
 	Key    Signer
 	Permit Permission
 	Clock  *wallclock.Clock // nil: the system's
+	// CheckEach is the time between two decisions about a link in use; zero: 5 s.
+	CheckEach time.Duration
 }
 
 // A Server makes links, and answers requests for them. It is safe for concurrent use.
@@ -78,15 +88,19 @@ type Server struct {
 
 // A link permits requests to one port until it expires.
 type link struct {
-	owner   tool.Principal
+	maker   *Maker
 	sandbox string
 	port    int
 	expires time.Time
 	nonce   string
 }
 
+// ownerID returns the ID of the principal that made a link.
+func (l *link) ownerID() string { return l.maker.Call.Principal.ID }
+
 // NewServer returns a Server.
 func NewServer(cfg Config) *Server {
+	cfg.CheckEach = cmp.Or(cfg.CheckEach, 5*time.Second)
 	s := &Server{cfg: cfg, links: map[string]*link{},
 		shares: queue.NewShares("requests of previews", "under way", maxRequests),
 		owned:  queue.NewShares("links of previews", "valid", maxLinks)}
@@ -99,24 +113,23 @@ func NewServer(cfg Config) *Server {
 func (s *Server) CloseAll() { s.cancel() }
 
 // MakeLink returns the path of a new link to a port of a principal's sandbox.
-func (s *Server) MakeLink(p tool.Principal, sandbox string, port int, life time.Duration) (path string,
-	expires time.Time, err error) {
+func (s *Server) MakeLink(m *Maker, port int, life time.Duration) (path string, expires time.Time, err error) {
 	now := s.cfg.Clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for nonce, l := range s.links {
 		if !now.Before(l.expires) {
 			delete(s.links, nonce)
-			s.owned.Release(l.owner.ID, 1)
+			s.owned.Release(l.ownerID(), 1)
 		}
 	}
-	if err := s.owned.Acquire(p.ID, 1); err != nil {
+	if err := s.owned.Acquire(m.Call.Principal.ID, 1); err != nil {
 		return "", expires, err
 	}
-	l := &link{owner: p, sandbox: sandbox, port: port, expires: now.Add(life).UTC().Truncate(time.Second),
+	l := &link{maker: m, sandbox: m.Sandbox, port: port, expires: now.Add(life).UTC().Truncate(time.Second),
 		nonce: rand.Text()[:20]}
 	s.links[l.nonce] = l
-	return fmt.Sprintf("%s%s/%d/%s/", Prefix, sandbox, port, s.signLink(l)), l.expires, nil
+	return fmt.Sprintf("%s%s/%d/%s/", Prefix, l.sandbox, port, s.signLink(l)), l.expires, nil
 }
 
 // signLink returns the token of a link: when it expires, its nonce, and a digest of all of it.
@@ -148,7 +161,7 @@ func (s *Server) findLink(r *http.Request) (l *link, rest string) {
 	s.mu.Lock()
 	l = s.links[said.nonce]
 	s.mu.Unlock()
-	if l == nil || !s.cfg.Permit.MayPreview(r.Context(), l.owner) {
+	if l == nil || !s.cfg.Permit.MayPreview(r.Context(), l.maker) {
 		return nil, ""
 	}
 	if len(parts) == 3 {
@@ -178,16 +191,34 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answerText(w, http.StatusNoContent, "")
 		return
 	}
-	if err := s.shares.Acquire(l.owner.ID, 1); err != nil {
+	if err := s.shares.Acquire(l.ownerID(), 1); err != nil {
 		answerText(w, http.StatusTooManyRequests, tool.AsError(err).Msg)
 		return
 	}
-	defer s.shares.Release(l.owner.ID, 1)
+	defer s.shares.Release(l.ownerID(), 1)
 	ctx, cancel := context.WithTimeout(r.Context(), l.expires.Sub(s.cfg.Clock.Now())) // also of WebSockets
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
+	go s.watchLink(ctx, l, cancel)
 	ctx = context.WithValue(context.WithValue(ctx, linkKey{}, l), prefixKey{}, prefixOf(r.URL.EscapedPath()))
 	s.proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// watchLink ends a request when its link no longer holds: a WebSocket can last as long as the link.
+func (s *Server) watchLink(ctx context.Context, l *link, cancel context.CancelFunc) {
+	t := time.NewTicker(s.cfg.CheckEach)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if !s.cfg.Permit.MayPreview(ctx, l.maker) {
+				cancel()
+				return
+			}
+		}
+	}
 }
 
 // answerText answers with a text of Biplane's, or with none.

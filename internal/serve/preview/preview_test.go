@@ -6,12 +6,14 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,7 +45,7 @@ func (*rig) MAC(purpose string, data []byte) (sum [sha256.Size]byte) {
 }
 
 // MayPreview implements preview.Permission.
-func (r *rig) MayPreview(context.Context, tool.Principal) bool { return !r.revoked.Load() }
+func (r *rig) MayPreview(context.Context, *preview.Maker) bool { return !r.revoked.Load() }
 
 // DialPort implements preview.Dialer.
 func (r *rig) DialPort(ctx context.Context, owner, sandbox string, port int) (net.Conn, error) {
@@ -60,7 +62,8 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 		answer(w, q)
 	}))
 	t.Cleanup(r.inside.Close)
-	r.links = preview.NewServer(preview.Config{Dialer: r, Key: r, Permit: r, Clock: r.clock})
+	r.links = preview.NewServer(preview.Config{Dialer: r, Key: r, Permit: r, Clock: r.clock,
+		CheckEach: 10 * time.Millisecond})
 	r.Server = httptest.NewServer(r.links)
 	t.Cleanup(r.Close)
 	return r
@@ -69,7 +72,8 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 // link makes a link of ann to a port.
 func (r *rig) link(sandbox string, port int) string {
 	r.t.Helper()
-	path, _, err := r.links.MakeLink(tool.Principal{ID: "ann"}, sandbox, port, time.Hour)
+	path, _, err := r.links.MakeLink(&preview.Maker{Call: &tool.Call{Principal: tool.Principal{ID: "ann"}},
+		Sandbox: sandbox}, port, time.Hour)
 	if err != nil {
 		r.t.Fatalf("MakeLink: %v", err)
 	}
@@ -231,8 +235,17 @@ func TestRedirects(t *testing.T) {
 }
 
 // TestWebSocket checks that a connection that changes its protocol passes bytes in both directions,
-// and ends with Biplane.
+// and ends with Biplane, or when the maker of its link may no longer make one.
 func TestWebSocket(t *testing.T) {
+	for name, end := range map[string]func(*rig){
+		"closed": func(r *rig) { r.links.CloseAll() }, "revoked": func(r *rig) { r.revoked.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) { testWebSocket(t, end) })
+	}
+}
+
+// testWebSocket checks a connection that changes its protocol, which end ends.
+func testWebSocket(t *testing.T, end func(*rig)) {
 	r := newRig(t, func(w http.ResponseWriter, q *http.Request) {
 		if q.Header.Get("Upgrade") != "websocket" || q.Header.Get("Cookie") != "" {
 			t.Errorf("the server received %v", q.Header)
@@ -267,8 +280,9 @@ func TestWebSocket(t *testing.T) {
 	if line, err := in.ReadString('\n'); line != "got hello\n" {
 		t.Errorf("the answer is %q, %v", line, err)
 	}
-	r.links.CloseAll()
-	if _, err := in.ReadString('\n'); err == nil {
+	end(r)
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second)) // fails only if it is closed
+	if _, err := in.ReadString('\n'); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection outlives the preview")
 	}
 }

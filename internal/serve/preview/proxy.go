@@ -69,7 +69,7 @@ func (s *Server) newProxy() *httputil.ReverseProxy {
 				if !ok {
 					return nil, errors.New("a request without a link")
 				}
-				return s.cfg.Dialer.DialPort(ctx, l.owner.ID, l.sandbox, l.port)
+				return s.cfg.Dialer.DialPort(ctx, l.ownerID(), l.sandbox, l.port)
 			}}}}
 }
 
