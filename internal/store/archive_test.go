@@ -274,6 +274,33 @@ func TestTamperedSegment(t *testing.T) {
 	}
 }
 
+// TestForgedSegment blanks the newest leaves and adds a segment that they could be in. Without its
+// signed header, they count as changed, and not as archived elsewhere.
+func TestForgedSegment(t *testing.T) {
+	a := newArchived(t)
+	if err := a.store.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	db := raw(t, a.dir)
+	do(t, db, `INSERT INTO audit_segment (first, last, note) SELECT 1536, 2047, note FROM audit_segment LIMIT 1`)
+	do(t, db, `UPDATE audit_leaf SET leaf = '', packed = x'02' WHERE seq >= 1536`)
+	db.Close()
+	a.open(t)
+	page, err := a.log.Records(t.Context(), audit.Query{Before: a.last, Limit: 200})
+	if err != nil || len(page) == 0 || a.log.Found() == nil {
+		t.Errorf("%d records, %v, want some, after which no calls are made: %v", len(page), err, a.log.Found())
+	}
+	for _, r := range page {
+		if r.Absent != "" || r.Problem == "" && r.Seq >= 1536 {
+			t.Fatalf("the record %+v, want one that was changed, not archived", r)
+		}
+	}
+	a.reopen(t)
+	if err := a.log.Inspect(t.Context()); err == nil {
+		t.Error("Inspect found nothing, want a changed leaf")
+	}
+}
+
 // TestArchiveRefusesChangedLeaves checks that a changed leaf is not moved to a segment, which would
 // be signed.
 func TestArchiveRefusesChangedLeaves(t *testing.T) {

@@ -137,3 +137,35 @@ func (c *archiveCheck) isAbsent(seq int64) bool {
 	}
 	return false
 }
+
+// A signedSegments knows the segments of a view whose headers are signed. A row of the database
+// that says that leaves are in another one says nothing about the leaves.
+type signedSegments struct {
+	view   View
+	public string
+	all    []segment.Stored
+	known  map[string]bool // by name
+}
+
+// newSignedSegments returns the segments of a view.
+func (l *Log) newSignedSegments(v View) *signedSegments {
+	return &signedSegments{view: v, public: l.signer.Public(), known: map[string]bool{}}
+}
+
+// hasSegment reports whether a segment has a signed header.
+func (s *signedSegments) hasSegment(name string) bool {
+	if signed, ok := s.known[name]; ok || name == "" {
+		return signed
+	}
+	if s.all == nil {
+		s.all, _ = s.view.ListSegments() // without a list, none is known
+	}
+	for _, one := range s.all {
+		if segment.FileName(one.First, one.Last) != name {
+			continue
+		}
+		h, err := segment.ParseHeader(one.Note, s.public)
+		s.known[name] = err == nil && h.FileName() == name
+	}
+	return s.known[name]
+}

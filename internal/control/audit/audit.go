@@ -414,7 +414,7 @@ func (l *Log) Records(ctx context.Context, q Query) (out []Record, err error) {
 	err = l.store.View(ctx, func(v View) error {
 		pairs, err := v.Records(q)
 		if err == nil {
-			out, err = checkPairs(v, pairs)
+			out, err = l.checkPairs(v, pairs)
 		}
 		return err
 	})
@@ -442,7 +442,7 @@ func (l *Log) Newest(ctx context.Context, kinds ...Kind) (map[Kind]*Record, erro
 		for _, leaf := range leaves {
 			pairs = append(pairs, Pair{Begun: leaf})
 		}
-		all, err = checkPairs(v, pairs)
+		all, err = l.checkPairs(v, pairs)
 		return err
 	})
 	out := map[Kind]*Record{}

@@ -50,13 +50,13 @@ func (l *Log) inspectView(v View) error {
 	if err != nil {
 		return bad("%w", err)
 	}
-	next := max(h.Size-inspected-l.added.Load(), 0)
+	next, segments := max(h.Size-inspected-l.added.Load(), 0), l.newSignedSegments(v)
 	err = v.Leaves(next, func(leaf Leaf) error {
 		c, err := decodeLeaf(leaf.Data)
 		switch {
 		case leaf.Seq != next:
 			return bad("leaf %d is missing", next)
-		case leaf.Absent != "": // Verify reports that
+		case segments.hasSegment(leaf.Absent): // Verify reports that it is missing
 		case err != nil || c.Seq != leaf.Seq || len(leaf.Hashes) == 0 || leaf.Hashes[0] != tlog.RecordHash(leaf.Data):
 			return bad("leaf %d was changed", leaf.Seq)
 		}
@@ -80,7 +80,7 @@ func (l *Log) inspectView(v View) error {
 	switch {
 	case err != nil:
 		return bad("the executions can't be read: %w", err)
-	case id != "" && !coversExecution(v, began):
+	case id != "" && !coversExecution(v, segments, began):
 		return bad("%s", olderExecution(id, began))
 	}
 	if err := l.inspectCheckpoints(v, h); err != nil {
@@ -113,10 +113,10 @@ func (l *Log) inspectCheckpoints(v View, h proof.Head) error {
 
 // coversExecution reports whether a leaf is as old as an execution. Usually the first leaf is,
 // unless the clock was set back.
-func coversExecution(v View, began time.Time) bool {
+func coversExecution(v View, segments *signedSegments, began time.Time) bool {
 	until, found := began.Add(executionSlack), errors.New("found")
 	err := v.Leaves(0, func(l Leaf) error {
-		if l.Absent != "" { // Verify compares its segment
+		if segments.hasSegment(l.Absent) { // Verify compares its segment
 			return found
 		}
 		if c, err := decodeLeaf(l.Data); err == nil && !c.at.After(until) {

@@ -146,7 +146,7 @@ func (q Query) matchesRecord(r *Record) bool {
 }
 
 // checkPairs returns the records of pairs, each with its Problem.
-func checkPairs(v View, pairs []Pair) ([]Record, error) {
+func (l *Log) checkPairs(v View, pairs []Pair) ([]Record, error) {
 	head, err := trustedHead(v)
 	if err != nil {
 		return nil, err
@@ -155,6 +155,7 @@ func checkPairs(v View, pairs []Pair) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	segments := l.newSignedSegments(v)
 	out := make([]Record, 0, len(pairs))
 	for i := range pairs {
 		p := &pairs[i]
@@ -171,7 +172,11 @@ func checkPairs(v View, pairs []Pair) ([]Record, error) {
 				r.Problem = fmt.Sprintf("leaf %d differs from the sealed record", l.Seq)
 			}
 		}
-		if r.Problem == "" && found.absent != "" {
+		switch {
+		case r.Problem != "" || found.absent == "":
+		case !segments.hasSegment(found.absent):
+			r.Problem = "it was removed: there is no segment " + found.absent
+		default:
 			r.Absent, r.Problem = found.absent, "it was archived, and the segment "+found.absent+" is not there"
 		}
 		out = append(out, r)
