@@ -6,7 +6,7 @@ import "errors"
 
 var errSystem = errors.New("this command runs inside a sandbox, which needs Linux")
 
-func serveDriver(string) error { return errSystem }
+func serveDriver(string, string) error { return errSystem }
 
 func serveMachine() error { return errSystem }
 
