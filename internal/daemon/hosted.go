@@ -20,6 +20,9 @@ import (
 // hostedFolder is the folder with the files of servers in sandboxes, in the data folder.
 const hostedFolder = "servers"
 
+// temporaryFolder is the folder of the files that end with their server, in hostedFolder.
+const temporaryFolder = "temporary"
+
 // A hosting runs MCP servers in sandboxes.
 type hosting struct {
 	driver sandbox.MachineDriver // nil: none can be created, for the reason in unable
@@ -36,6 +39,9 @@ type hosting struct {
 func newHosting(d *Daemon) *hosting {
 	h := &hosting{folder: filepath.Join(d.cfg.DataDir, hostedFolder), cfg: d.cfg.Settings.Network}
 	h.driver, h.unable = d.sandboxes.findMachineDriver()
+	if err := hosted.RemoveLeft(filepath.Join(h.folder, temporaryFolder)); err != nil {
+		d.log.Warn("files of servers that have ended not removed", "error", err)
+	}
 	return h
 }
 
@@ -72,6 +78,7 @@ func (l *launcher) LaunchServer(ctx context.Context) (mcp.Launched, error) {
 	b := c.Sandbox
 	cfg := hosted.Config{Name: c.Name, Driver: h.driver, Command: append([]string{c.Command}, c.Args...),
 		Env: c.ListVariables(), Dir: c.WorkFolder(), Image: b.Image, Mounts: b.Mounts, Log: l.upstreams.log,
+		Parent: filepath.Join(h.folder, temporaryFolder),
 		Limits: hosted.Limits{Memory: b.Memory, Processes: b.Processes, Disk: b.Disk, Standby: b.Standby}}
 	if !c.Personal { // otherwise each principal's server has files of its own, which end with it
 		sum := sha256.Sum256([]byte(c.Name))

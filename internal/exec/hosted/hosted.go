@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -58,6 +59,7 @@ type Config struct {
 	Name    string // of the upstream
 	Driver  sandbox.MachineDriver
 	Folder  string   // of the server's files; empty: a temporary one for each start
+	Parent  string   // of temporary folders; empty: the system's
 	Command []string // the server's program and its arguments, in the sandbox
 	Env     []string // NAME=value
 	Dir     string   // in the sandbox; empty: /workspace
@@ -97,10 +99,23 @@ func (h *Host) listMounts() (out []sandbox.Mount, err error) {
 // makeFolder makes the folder of the server's files. The server removes one that is temporary.
 func (h *Host) makeFolder() (dir string, temporary bool, err error) {
 	if h.cfg.Folder == "" {
-		dir, err = os.MkdirTemp("", "biplane-server-")
+		if h.cfg.Parent != "" {
+			if err := os.MkdirAll(h.cfg.Parent, 0o700); err != nil {
+				return "", true, err
+			}
+		}
+		dir, err = os.MkdirTemp(h.cfg.Parent, "biplane-server-")
 		return dir, true, err
 	}
 	return h.cfg.Folder, false, os.MkdirAll(h.cfg.Folder, 0o700)
+}
+
+// RemoveLeft removes the temporary folders that a process left which was killed.
+func RemoveLeft(parent string) error {
+	if _, err := os.Lstat(parent); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return owned.RemoveFolder(parent)
 }
 
 // StartServer starts the server in a new sandbox.

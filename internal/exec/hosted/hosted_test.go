@@ -303,3 +303,37 @@ func TestNetwork(t *testing.T) {
 		t.Errorf("the calls were %q, want those of server:test", g.calls)
 	}
 }
+
+// TestTemporaryFolder checks that the files of a server without a folder end with it, and that
+// files are removed which a killed process left.
+func TestTemporaryFolder(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "servers", "temporary")
+	list := func() []string {
+		t.Helper()
+		all, err := filepath.Glob(filepath.Join(parent, "*", "kept"))
+		if err != nil {
+			t.Fatalf("Glob: %v", err)
+		}
+		return all
+	}
+	p := startPeer(t, hosted.Config{Driver: newDriver(t), Parent: parent}, "echo > kept; read x; echo $x; read y")
+	if got := p.ask("hello"); got != "hello" || len(list()) != 1 {
+		t.Errorf("the server answers %q, and its files are %q", got, list())
+	}
+	p.stop(time.Second)
+	if all := list(); len(all) != 0 {
+		t.Errorf("after the end of the server: %q", all)
+	}
+	left := filepath.Join(parent, "biplane-server-1")
+	if err := os.MkdirAll(left, 0o700); err != nil {
+		t.Fatalf("MkdirAll: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(left, "kept"), nil, 0o600); err != nil {
+		t.Fatalf("WriteFile: %v", err)
+	}
+	for range 2 {
+		if err := hosted.RemoveLeft(parent); err != nil || len(list()) != 0 {
+			t.Errorf("RemoveLeft: %v, and left %q", err, list())
+		}
+	}
+}
