@@ -121,7 +121,8 @@ func (c *Client) resolveSecret(r *http.Request, header, name string) (string, er
 	case header != s.Header:
 		wrong = "in the header " + s.Header
 	default:
-		user := "network.secrets." + s.Name // each stays masked, whichever is used next
+		// Each stays masked, whichever is used next. Servers may have one placeholder for several.
+		user := "network.secrets." + s.Name + " of " + s.Secret
 		all, err := c.cfg.Secrets.ResolveNames(r.Context(), user, []string{s.Secret})
 		return all[s.Secret], err
 	}

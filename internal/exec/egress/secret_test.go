@@ -111,25 +111,22 @@ func TestSecretUsers(t *testing.T) {
 	defer s.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	v := userVault{map[string]int{}}
-	var inserted []egress.Secret
-	for _, name := range []string{"ONE", "TWO"} {
-		inserted = append(inserted, egress.Secret{Name: name, Secret: strings.ToLower(name),
-			Hosts: []string{"127.0.0.1"}, Header: "Authorization"})
-	}
-	c := egress.New(egress.Config{Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Authorities: ca,
-		Secrets: v, Inserted: inserted})
-	defer c.Close()
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatalf("url.Parse: %v", err)
 	}
-	for _, secret := range inserted {
+	for _, one := range []egress.Secret{{Name: "ONE", Secret: "one"}, {Name: "TWO", Secret: "two"},
+		{Name: "ONE", Secret: "of another server"}} {
+		one.Hosts, one.Header = []string{"127.0.0.1"}, "Authorization"
+		c := egress.New(egress.Config{Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Authorities: ca,
+			Secrets: v, Inserted: []egress.Secret{one}})
+		defer c.Close()
 		if _, err := c.Do(t.Context(), egress.Request{Principal: "p", Method: "GET", URL: u,
-			Header: map[string]string{"Authorization": egress.Placeholder(secret.Name)}}); err != nil {
+			Header: map[string]string{"Authorization": egress.Placeholder(one.Name)}}); err != nil {
 			t.Fatalf("Do: %v", err)
 		}
 	}
-	if len(v.users) != 2 {
-		t.Errorf("the users of two secrets are %v, want two", v.users)
+	if len(v.users) != 3 {
+		t.Errorf("the users of three secrets are %v, want three", v.users)
 	}
 }
