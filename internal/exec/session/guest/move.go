@@ -54,14 +54,21 @@ func (m Moved) DescribeMove() string {
 	return out + "; gone are " + listShort(left)
 }
 
-// maxListed is the number of names in a list.
-const maxListed = 20
+const (
+	maxListed = 20  // names in a list
+	maxName   = 160 // bytes of one, with the reason
+)
 
 func listShort(names []string) string {
-	if n := len(names) - maxListed; n > 0 {
-		return strings.Join(names[:maxListed], ", ") + " and " + strconv.Itoa(n) + " more"
+	var short []string
+	for _, name := range names[:min(len(names), maxListed)] {
+		short = append(short, text.Cut(name, maxName))
 	}
-	return strings.Join(names, ", ")
+	out := strings.Join(short, ", ")
+	if n := len(names) - maxListed; n > 0 {
+		out += " and " + strconv.Itoa(n) + " more"
+	}
+	return out
 }
 
 // A variable is the value of a variable as text, in a form that the programs in this folder know.
