@@ -46,8 +46,9 @@ func (r *resultReader) bindNames(n *node, s *names) {
 			r.loose[name] = true
 		}
 	case blockNode:
-		r.dynamic = r.dynamic || n.text == matchBlock
+		r.dynamic = r.dynamic || n.text == matchBlock || n.text == importBlock
 		if n.text == guardedBlock {
+			r.catches = true
 			for _, name := range n.keys {
 				r.loose[name] = true
 			}
@@ -83,6 +84,7 @@ func (r *resultReader) newNames(n *node, s *names) *names {
 func (r *resultReader) bindTarget(target *node, b bound, s *names, again bool) {
 	switch target.kind {
 	case nameNode:
+		r.dynamic = r.dynamic || target.text == "asyncio" && !isAsyncio(b.value)
 		old := s.known[target.text]
 		if old == nil {
 			old = &bound{}
@@ -102,6 +104,9 @@ func (r *resultReader) bindTarget(target *node, b bound, s *names, again bool) {
 		}
 	}
 }
+
+// isAsyncio reports whether a value is the module asyncio.
+func isAsyncio(n *node) bool { return n != nil && n.kind == importNode && n.text == "asyncio" }
 
 // findElement returns what element i of a target with n elements is bound to.
 func (r *resultReader) findElement(b bound, i, n int) bound {
@@ -150,7 +155,7 @@ func (r *resultReader) findGather(n *node, s *names) (*node, *names) {
 // one if the index is negative.
 func (r *resultReader) findListItem(list *node, s *names, at, depth int) (p part, ok bool) {
 	n, s := r.findGather(list, s)
-	if n == nil {
+	if n == nil || !r.hasTime(len(n.kids)) {
 		return p, false
 	}
 	args := n.kids[1:]

@@ -15,6 +15,7 @@ type parser struct {
 
 // The texts of some blocks of Python.
 const (
+	importBlock  = "*"     // an import of all names of a module
 	guardedBlock = "try"   // a try or with statement, which may catch errors; keys are the names of errors
 	matchBlock   = "match" // its patterns, which are not parsed, may bind names
 )
@@ -504,6 +505,7 @@ func (p *parser) parseFrom() *node {
 	p.expectToken("import")
 	enclosed := p.acceptToken("(")
 	if p.acceptToken("*") {
+		out.text = importBlock
 		return out
 	}
 	for p.peekToken().kind == wordToken {

@@ -13,6 +13,7 @@ const (
 	maxResultReads  = 200
 	maxResultSteps  = 16
 	maxResultFollow = 40
+	maxResultWork   = 200_000 // nodes that are looked at, repeatedly
 )
 
 // A ResultRead is a place where a Python program certainly reads a field of a tool's result, and
@@ -41,6 +42,10 @@ func FindResultReads(code string, spaces map[string]bool) []ResultRead {
 		return nil
 	}
 	r.readNode(tree, module)
+	r.openUses(tree, module, readUse)
+	if !r.hasTime(0) {
+		return nil
+	}
 	return r.listReads()
 }
 
@@ -54,8 +59,16 @@ type resultReader struct {
 	open    map[string]bool  // parts that may have other fields than the tool returned
 	tested  map[string]bool  // fields that the program tests
 	guarded bool             // errors may be caught here
+	catches bool             // the program may catch errors of its functions
 	dynamic bool             // the program may bind names in ways that this reader doesn't see
+	work    int
 	found   []ResultRead
+}
+
+// hasTime counts work on n nodes, and reports whether there is time for it.
+func (r *resultReader) hasTime(n int) bool {
+	r.work += n
+	return r.work <= maxResultWork
 }
 
 // A part is a part of a tool's result.
@@ -114,7 +127,7 @@ func (r *resultReader) findTool(n *node, s *names) string {
 // findResult returns the part of a tool's result that an expression certainly is. awaited means
 // that something awaits it.
 func (r *resultReader) findResult(n *node, s *names, awaited bool, depth int) (p part, ok bool) {
-	if n == nil || depth > maxResultFollow {
+	if n == nil || depth > maxResultFollow || !r.hasTime(1) {
 		return p, false
 	}
 	switch n.kind {
@@ -286,13 +299,13 @@ func (r *resultReader) readTarget(n *node, s *names) {
 }
 
 func (r *resultReader) recordRead(n *node, s *names) {
-	if !n.index && (dictMethods()[n.text] || strings.HasPrefix(n.text, "__")) {
+	if !n.index && (dictMethods()[n.text] || strings.HasPrefix(n.text, "__") || isListMethod(n)) {
 		return
 	}
 	p, ok := r.findResult(n, s, false, 0)
 	switch {
 	case !ok:
-	case r.guarded:
+	case r.guarded || r.catches && !s.module:
 		r.tested[p.encodeKey(len(p.steps))] = true
 	case len(r.found) < maxResultReads:
 		r.found = append(r.found, ResultRead{n.at, p.tool, p.steps})
@@ -302,11 +315,15 @@ func (r *resultReader) recordRead(n *node, s *names) {
 // openParts records that results in a value may get other fields, because the program passes it to
 // something that may test or change them.
 func (r *resultReader) openParts(n *node, s *names) {
-	if n == nil {
+	if n == nil || !r.hasTime(1) {
 		return
 	}
 	if p, ok := r.findResult(n, s, false, 0); ok {
-		r.open[p.encodeKey(len(p.steps))] = true
+		steps := len(p.steps)
+		r.open[p.encodeKey(steps)] = true
+		if steps > 0 && p.steps[steps-1] == "" { // it may be a key of an object
+			r.open[p.encodeKey(steps-1)] = true
+		}
 		return
 	}
 	if all, in := r.findGather(n, s); all != nil {
