@@ -7,9 +7,10 @@ import (
 )
 
 const (
-	maxShellDepth = 60     // brackets in each other
-	maxShellSteps = 20_000 // commands that are followed
-	maxShellCalls = 8      // calls of functions in each other
+	maxShellDepth = 60      // brackets in each other
+	maxShellSteps = 20_000  // commands that are followed
+	maxShellCalls = 8       // calls of functions in each other
+	maxShellText  = MaxSize // bytes of what is known of a text
 )
 
 // ReviewShell reviews a shell script. It follows values through variables, functions, pipes and
@@ -66,7 +67,14 @@ func (a shellText) mergeText(b shellText) shellText {
 	case a.taint == 0:
 		return b
 	}
-	return shellText{taint: a.taint | b.taint, safe: a.safe & b.safe, text: a.text + b.text, built: a.built || b.built}
+	return shellText{taint: a.taint | b.taint, safe: a.safe & b.safe, text: extendText(a.text, b.text),
+		built: a.built || b.built}
+}
+
+// extendText returns a and b, cut where it is too long.
+func extendText(a, b string) string {
+	out := a + b
+	return out[:min(len(out), maxShellText+1)]
 }
 
 // A shellFlow follows the values of a script.

@@ -30,7 +30,9 @@ func (s *shellFlow) readParts(all []syntax.WordPart) (out shellText) {
 	tainted := 0
 	for _, p := range all {
 		v := s.readPart(p)
-		out.text += v.text
+		if out.text = extendText(out.text, v.text); len(out.text) > maxShellText {
+			s.steps = maxShellSteps + 1 // refuse the script
+		}
 		out.built = out.built || v.built
 		if v.taint == 0 {
 			continue
@@ -116,7 +118,7 @@ func (s *shellFlow) followAssignment(a *syntax.Assign, integer bool) {
 	}
 	if a.Append {
 		v = shellText{taint: v.taint | s.vars[name].taint, safe: v.safe & s.vars[name].safe,
-			text: s.vars[name].text + v.text, built: true}
+			text: extendText(s.vars[name].text, v.text), built: true}
 	}
 	if a.Naked && a.Value == nil {
 		return
@@ -526,7 +528,7 @@ func (k *shellCall) describeOutput() (out shellText) {
 			all.safe = v.safe
 		}
 		all.taint |= v.taint
-		all.text += v.text + " "
+		all.text = extendText(all.text, v.text+" ")
 		all.built = all.built || v.built
 	}
 	switch {
