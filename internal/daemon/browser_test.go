@@ -48,8 +48,8 @@ type chrome struct {
 // newChrome starts a browser, which ends with the test.
 func newChrome(t *testing.T, base string) *chrome {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browserPath(t)), chromedp.NoSandbox,
-		chromedp.UserDataDir(t.TempDir()))
+	// The allocator makes the browser's folder, and removes it when the browser has ended.
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browserPath(t)), chromedp.NoSandbox)
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
 	ctx, stop = context.WithTimeout(ctx, 5*time.Minute)

@@ -95,7 +95,8 @@ func (s *Server) serveDocument(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	// An error means that the client has gone.
-	_, _ = w.Write(append(text, '\n'))
+	_, _ = w.Write(text)
+	_, _ = w.Write([]byte{'\n'})
 }
 
 // serveDocumentPage serves the OpenAPI document as a page for people.
