@@ -89,3 +89,7 @@ export function sendFail(fields) {
   if (fields.stack) out += ',"stack":' + quote(fields.stack);
   sendLast('{"fail":{"error":' + out + "}}}");
 }
+
+/** Node's own JSON is fast: the host doesn't parse or write it. */
+export const hostParse = () => undefined;
+export const hostStringify = () => undefined;
