@@ -115,8 +115,8 @@ func TestNodeForImports(t *testing.T) {
 	r.runNode(api.RunRequest{Code: "const n = 1", Session: "embedded"})
 	x := r.runNode(api.RunRequest{Code: `import net from "net"; n`, Session: "embedded"})
 	if x.Error != nil || x.Tier != "process" || string(x.Value) != "1" {
-		t.Errorf("in a session of the embedded engine: %s at tier %s, %+v; want that it moves, with its variable", x.Value,
-			x.Tier, x.Error)
+		t.Errorf("in a session of the embedded engine: %s at tier %s, %+v; want that it moves, with its variable",
+			x.Value, x.Tier, x.Error)
 	}
 }
 
