@@ -328,7 +328,7 @@ func TestNoRegexpAtStart(t *testing.T) {
 }
 
 // TestDocComments checks that the comment of a function begins with the function's name, so that no
-// comment keeps the name from before a renaming. That of an init may say why there is one.
+// comment still has the old name after a renaming. The comment of an init may say why it exists.
 func TestDocComments(t *testing.T) {
 	tr := &tree{sources: ownSources(t)}
 	tr.eachFunc(func(place string, d *ast.FuncDecl) {

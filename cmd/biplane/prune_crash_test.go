@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,22 +27,25 @@ type operation struct {
 	output string              // a file elsewhere that is removed before each run; empty: none
 }
 
-// TestCrashOperations kills prune, backup and restore before each change that they make to a
-// folder. Nothing is lost: the record verifies and has all calls, and the same command, given
-// again, succeeds. BIPLANE_CRASH is the maximum number of kills for each; without it, there are a
-// few.
-func TestCrashOperations(t *testing.T) {
+// newStepCrash returns a crash whose processes can be stopped before each change, and the maximum
+// number of kills: few without BIPLANE_CRASH.
+func newStepCrash(t *testing.T, few int) (*crash, int) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
 	if runtime.GOOS != "linux" {
 		t.Skip("nothing here stops a process before each change that it makes")
 	}
-	most := moreKills(t)
-	if most == 0 {
-		most = 4
-	}
-	c := newCrash(t, seedOf(t))
+	return newCrash(t, seedOf(t)), cmp.Or(moreKills(t), few)
+}
+
+// TestCrashOperations kills prune, backup and restore before each change that they make to a
+// folder. Nothing is lost: the record verifies and has all calls, and the same command, given
+// again, succeeds. BIPLANE_CRASH is the maximum number of kills for each; without it, there are a
+// few.
+func TestCrashOperations(t *testing.T) {
+	c, most := newStepCrash(t, 4)
 	calls := c.fillRecord()
 	for _, o := range c.operations(calls) {
 		t.Run(o.name, func(t *testing.T) { c.killEach(t, o, most) })
@@ -213,17 +217,7 @@ func (c *crash) verifies(folder string) bool {
 // made once or reported as unknown, and the record has all of it. BIPLANE_CRASH is the maximum
 // number of kills; without it, there are a few.
 func TestCrashReload(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes long")
-	}
-	if runtime.GOOS != "linux" {
-		t.Skip("nothing here stops a process before each change that it makes")
-	}
-	most := moreKills(t)
-	if most == 0 {
-		most = 3
-	}
-	c := newCrash(t, seedOf(t))
+	c, most := newStepCrash(t, 3)
 	c.begin()
 	c.settle()
 	c.kill()

@@ -46,8 +46,8 @@ func apiSignIn(s *config.Source) (cfg oauth.Config, ok bool) {
 		ClientSecret: c.ClientSecret, Scopes: c.Scopes, RedirectPort: c.RedirectPort}, true
 }
 
-// openSignIn returns the OAuth client of a shared sign-in, and makes it that of its source. It is
-// nil if ok is false.
+// openSignIn returns the OAuth client of a shared sign-in, and sets it as the client of its
+// source. It returns nil if ok is false.
 func (u *upstreams) openSignIn(s *source, cfg oauth.Config, ok bool) (*oauth.Client, error) {
 	if !ok {
 		return nil, nil

@@ -389,27 +389,27 @@ func (p *jsonParser[T]) newString(s []T) (uint64, bool) {
 		}
 		all |= c
 	}
-	wide := uint16(all) > 0xFF
-	v, at, ok := p.newText(len(s), wide)
-	if !ok {
-		p.exhausted = true
-		return 0, false
-	}
-	p.copyUnits(at, s, wide)
-	return v, true
+	v, ok := storeText(p.heap, s, uint16(all) > 0xFF)
+	p.exhausted = p.exhausted || !ok
+	return v, ok
 }
 
-// copyUnits writes units to the memory, as bytes unless wide.
-func (p *jsonParser[T]) copyUnits(at uint32, s []T, wide bool) {
-	m := p.e.m.Memory()[at:]
+// storeText creates a string of the units, as bytes unless it is wide.
+func storeText[T unit](h heap, s []T, wide bool) (uint64, bool) {
+	v, at, ok := h.newText(len(s), wide)
+	if !ok {
+		return 0, false
+	}
+	m := h.e.m.Memory()[at:]
 	if b := bytesOf(s); wide || len(b) == len(s) {
 		copy(m[:len(b)], b)
-		return
+		return v, true
 	}
 	m = m[:len(s)]
 	for i, c := range s {
 		m[i] = byte(c)
 	}
+	return v, true
 }
 
 // newFromEscapes returns the string that is written as s, with escapes.
@@ -431,14 +431,9 @@ func (p *jsonParser[T]) newFromEscapes(s []T) (uint64, bool) {
 		all |= c
 		out = append(out, c)
 	}
-	wide := all > 0xFF
-	v, at, ok := p.newText(len(out), wide)
-	if !ok {
-		p.exhausted = true
-		return 0, false
-	}
-	(&jsonParser[uint16]{heap: p.heap}).copyUnits(at, out, wide)
-	return v, true
+	v, ok := storeText(p.heap, out, all > 0xFF)
+	p.exhausted = p.exhausted || !ok
+	return v, ok
 }
 
 // unescape returns the unit that an escape at the beginning of s stands for, and the escape's

@@ -83,11 +83,10 @@ func newJSONWriter[T unit](h heap, gap []T) *jsonWriter[T] {
 }
 
 func (w *jsonWriter[T]) newResult(wide bool) uint32 {
-	v, at, ok := w.newText(len(w.out), wide)
+	v, ok := storeText(w.heap, w.out, wide)
 	if !ok {
 		return 0
 	}
-	copy(w.e.m.Memory()[at:], bytesOf(w.out))
 	handle := w.newHandle(v)
 	if handle == 0 {
 		w.freeValues([]uint64{v})
