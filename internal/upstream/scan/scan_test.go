@@ -87,7 +87,7 @@ func TestServers(t *testing.T) {
 
 // TestCatalogs checks that the tools of the search evaluation have no findings.
 func TestCatalogs(t *testing.T) {
-	files, err := filepath.Glob("../../control/catalog/testdata/eval/*.txt")
+	files, err := filepath.Glob("../../control/catalog/evalset/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("found no files (%v)", err)
 	}
