@@ -35,8 +35,8 @@ type Observer interface {
 	OnTask()
 	// OnExecution is called with the id of the execution that the call begins.
 	OnExecution(id string)
-	// OnWork is called with the time that the host computed for the call: to check its arguments
-	// and decide on them, to change its result, to search.
+	// OnWork is called with the processor time that the host spent on the call: to check its
+	// arguments and decide on them, to change its result, to search.
 	OnWork(context.Context, time.Duration)
 	// OnSend is called when an authorized call is about to be sent. It must not modify or keep c.
 	// The gateway calls confirm, unless it is nil, after the call was recorded. If confirm returns
@@ -106,13 +106,4 @@ func (c *Call) Observe() Observer {
 		return NoObserver{}
 	}
 	return c.Observer
-}
-
-// TimeWork returns a function that calls OnWork with the time since TimeWork was called.
-func (c *Call) TimeWork(ctx context.Context) (done func()) {
-	if c.Observer == nil {
-		return func() {}
-	}
-	began := time.Now()
-	return func() { c.Observer.OnWork(ctx, time.Since(began)) }
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/base/cputime"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -49,7 +50,8 @@ func (c *Catalog) SearchTool(visible func(tool.Principal) *View) tool.Caller {
 	}
 	args := &Entry{Tool: SearchDefinition(), schema: &argumentSchema{}}
 	return tool.CallerFunc(func(ctx context.Context, call *tool.Call) (*tool.Result, error) {
-		defer call.TimeWork(ctx)()
+		end := cputime.StartTimer()
+		defer func() { call.Observe().OnWork(ctx, end()) }()
 		if err := args.Validate(call.Arguments); err != nil {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ func (g *Gateway) recordWithheld(ctx context.Context, c *tool.Call, err error) e
 
 // findTool finds the tool of a call. Its error suggests only what the principal may see.
 func (g *Gateway) findTool(ctx context.Context, c *tool.Call) (*catalog.Entry, error) {
-	defer c.TimeWork(ctx)()
+	defer timeWork(ctx, c)()
 	entry, err := g.cfg.Catalog.View().Resolve(c.Path)
 	if err != nil {
 		if _, own := g.Visible(c.Principal).Resolve(c.Path); own != nil {

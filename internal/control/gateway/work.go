@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 
+	"github.com/biplane-dev/biplane/internal/base/cputime"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -10,9 +11,19 @@ import (
 // If they are many, it waits for a turn.
 func (g *Gateway) work(ctx context.Context, c *tool.Call, size int, f func()) error {
 	return g.cfg.Turns.DoWork(ctx, c.Principal.ID, size, func() {
-		defer c.TimeWork(ctx)()
+		defer timeWork(ctx, c)()
 		f()
 	})
+}
+
+// timeWork returns a function that reports the processor time since to c's Observer. The same
+// goroutine must call it.
+func timeWork(ctx context.Context, c *tool.Call) (done func()) {
+	if c.Observer == nil {
+		return func() {}
+	}
+	end := cputime.StartTimer()
+	return func() { c.Observer.OnWork(ctx, end()) }
 }
 
 // afterwards is work on the result of a call: the call was made, so this is done even if its caller

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/cputime"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -54,10 +54,11 @@ func (t *traffic) PermitsConnection(arguments json.RawMessage) bool {
 	return t.calls.x.cfg.Hosts.PermitsConnection(t.newCall("connect", arguments))
 }
 
-// timeWork returns a function that counts the time since as the host's work for the program.
+// timeWork returns a function that counts the processor time since as the host's work for the
+// program. The same goroutine must call it.
 func (t *traffic) timeWork() (done func()) {
-	began := time.Now()
-	return func() { t.calls.meter.addHostTime(time.Since(began)) }
+	end := cputime.StartTimer()
+	return func() { t.calls.meter.addHostTime(end()) }
 }
 
 // CallNetwork calls one of Biplane's tools for the network through the door.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/cputime"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -36,8 +37,8 @@ func (m *meter) remaining(limit time.Duration) time.Duration {
 // turn, but not after the program has ended.
 func (m *meter) doWork(size int, f func()) {
 	timed := func() {
-		began := time.Now()
-		defer func() { m.addHostTime(time.Since(began)) }()
+		end := cputime.StartTimer()
+		defer func() { m.addHostTime(end()) }()
 		f()
 	}
 	if err := m.x.cfg.Turns.DoWork(m.ctx, m.principal.ID, size, timed); err != nil {
@@ -45,7 +46,8 @@ func (m *meter) doWork(size int, f func()) {
 	}
 }
 
-// hostTime is the maximum time that the host spends on one program, unless Limits.CPU is longer.
+// hostTime is the maximum processor time that the host spends on one program, unless Limits.CPU is
+// longer.
 const hostTime = 10 * time.Second
 
 // addHostTime adds to the host time of the program, and ends the program if it exceeds the limit.
