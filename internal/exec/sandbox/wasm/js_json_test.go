@@ -86,6 +86,39 @@ func TestJSONMemory(t *testing.T) {
 	}
 }
 
+// TestJSONGarbage parses and writes while the guest's memory is full of cycles that nothing refers
+// to, which only a collection frees.
+func TestJSONGarbage(t *testing.T) {
+	d := realDriver(t, Config{})
+	for _, work := range []string{"JSON.parse(text).length", "JSON.stringify(value).length"} {
+		c := &script{Reader: strings.NewReader(program(`(async () => {
+			const live = "y".repeat(45000000); // so much that the engine never collects garbage
+			const value = JSON.parse("[" + '{"a":[1,"two",{"b":3.5}]},'.repeat(20000) + "0]");
+			const text = JSON.stringify(value); // not concatenated: the engine parses those texts itself
+			const fill = (size) => {
+				try {
+					for (let i = 0; ; i++) {
+						const cycle = { text: "x".repeat(size) + i };
+						cycle.self = cycle;
+					}
+				} catch (e) {
+					return e.message;
+				}
+			};
+			const message = fill(3000000);
+			const n = `+work+`;
+			return [message, n, live.length];
+		})`) + "\n")}
+		k := newKept(t, d, sandbox.Spec{Memory: 64 << 20})
+		if _, err := k.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true}); err != nil {
+			t.Fatalf("Run: %v; output %s", err, c.String())
+		}
+		if got := c.String(); !strings.Contains(got, `"value":["out of memory",`) {
+			t.Errorf("%s: %s, want a length", work, got)
+		}
+	}
+}
+
 // TestJSONKeys writes objects of many shapes that share a long key, which they leave out. The host
 // doesn't write that key for each shape.
 func TestJSONKeys(t *testing.T) {

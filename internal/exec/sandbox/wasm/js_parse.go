@@ -24,8 +24,25 @@ const (
 type unit interface{ byte | uint16 }
 
 // parseJSON returns a handle of the parsed text, undefined if the host declines, or 0 if an
-// exception is pending.
+// exception is pending. If memory is exhausted, it frees the guest's garbage and tries once more.
 func (e *jsEngine) parseJSON(text value) uint32 {
+	out := e.parseText(text)
+	if out == 0 {
+		e.collectGarbage()
+		out = e.parseText(text)
+	}
+	return out
+}
+
+// collectGarbage discards the pending error that memory is exhausted, and frees what only garbage
+// refers to. The engine collects it only when its memory has grown by half.
+func (e *jsEngine) collectGarbage() {
+	e.free(value(e.m.QjsGetException()))
+	e.m.QjsRunGc()
+}
+
+// parseText parses a text like parseJSON, once.
+func (e *jsEngine) parseText(text value) uint32 {
 	h := e.openHeap()
 	v := h.value(text)
 	if tagOf(v) != tagString {

@@ -85,6 +85,10 @@ func newJSONWriter[T unit](h heap, gap []T) *jsonWriter[T] {
 func (w *jsonWriter[T]) newResult(wide bool) uint32 {
 	v, ok := storeText(w.heap, w.out, wide)
 	if !ok {
+		w.e.collectGarbage()
+		v, ok = storeText(w.heap, w.out, wide)
+	}
+	if !ok {
 		return 0
 	}
 	handle := w.newHandle(v)
