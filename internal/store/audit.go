@@ -428,6 +428,26 @@ type viewDatabase struct {
 // CheckSchema compares the database's schema with the expected one.
 func (d viewDatabase) CheckSchema(ctx context.Context) error { return compareSchema(ctx, d.tx) }
 
+// CheckTable runs SQLite's integrity check on a table, on a connection of its own. So other readers
+// continue, and may see an earlier state of the table.
+func (d viewDatabase) CheckTable(ctx context.Context, table string) (problems []string, err error) {
+	rows, err := d.audit.s.read.QueryContext(ctx, `PRAGMA integrity_check('`+table+`')`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			return nil, err
+		}
+		if line != "ok" {
+			problems = append(problems, line)
+		}
+	}
+	return problems, rows.Err()
+}
+
 // Witness returns what the witness knows about v.
 func (d viewDatabase) Witness(ctx context.Context, v *record.View) (*record.Known, error) {
 	return d.audit.knownTo(ctx, v)

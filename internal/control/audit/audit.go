@@ -99,6 +99,7 @@ type Log struct {
 	missed    missedLeaves
 	retrying  sync.Mutex // held while missed leaves are written
 	archiving archiveTurn
+	progress  progress // of Verify
 }
 
 // CountAdditions returns the number of leaves that this Log has added.
@@ -152,7 +153,7 @@ func (m *missedLeaves) removeFirst() {
 // New returns a Log.
 func New(c Config) *Log {
 	l := &Log{store: c.Store, signer: c.Signer, keep: retention.NewKeeper(c.Key, c.Retention), clock: c.Clock,
-		log: c.Log}
+		log: c.Log, progress: progress{turn: make(chan struct{}, 1)}}
 	if l.signer == nil {
 		l.signer = newSigner()
 	}

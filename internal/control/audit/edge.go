@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math/bits"
 
@@ -14,9 +15,25 @@ import (
 // subtree, or a checkpoint, then shows which of them was changed. So one change is reported as one
 // fault, and not as one in each subtree above it.
 type edge struct {
-	size  int64
-	nodes [63]node
-	owner *verifier // reports the faults
+	size    int64
+	nodes   [63]node
+	owner   *verifier // reports the faults
+	hashing []byte    // buffer of hashLeaf
+}
+
+// hashLeaf returns tlog.RecordHash of a leaf, without allocating.
+func (e *edge) hashLeaf(leaf []byte) tlog.Hash {
+	e.hashing = append(append(e.hashing[:0], 0), leaf...)
+	return sha256.Sum256(e.hashing)
+}
+
+// hashNode returns tlog.NodeHash of two nodes, without allocating.
+func hashNode(left, right tlog.Hash) tlog.Hash {
+	var b [1 + 2*tlog.HashSize]byte
+	b[0] = 1
+	copy(b[1:], left[:])
+	copy(b[1+tlog.HashSize:], right[:])
+	return sha256.Sum256(b[:])
 }
 
 // A node is the root of a complete subtree.
@@ -46,7 +63,7 @@ func (e *edge) skipTo(from, to int64) {
 // addLeaf adds a leaf; n is its node without hashes. placed is false if the leaf names another
 // index. addLeaf reports whether the leaf's bytes match the stored hash.
 func (e *edge) addLeaf(l Leaf, n *node, placed bool) (same bool) {
-	own := tlog.RecordHash(l.Data)
+	own := e.hashLeaf(l.Data)
 	if l.Absent != "" && len(l.Hashes) > 0 { // the tree shows whether the stored hash was changed
 		own = l.Hashes[0]
 	}
@@ -95,9 +112,12 @@ func (e *edge) mergeNodes(left, right *node, want *tlog.Hash) node {
 		return up
 	}
 	up.hash = *want
+	if !left.doubted && !right.doubted && hashNode(left.hash, right.hash) == *want {
+		return up
+	}
 	for _, l := range left.possibleHashes() {
 		for _, r := range right.possibleHashes() {
-			if tlog.NodeHash(l, r) == *want {
+			if hashNode(l, r) == *want {
 				e.resolveNode(left, l)
 				e.resolveNode(right, r)
 				return up

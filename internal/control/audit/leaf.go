@@ -119,7 +119,12 @@ func (c *content) encodeFast() ([]byte, bool) {
 	if c.Part == PartEnded {
 		size = 352
 	}
-	w := writer{out: make([]byte, 0, size), ok: true}
+	return c.appendFast(make([]byte, 0, size))
+}
+
+// appendFast appends the result of encodeFast to out.
+func (c *content) appendFast(out []byte) ([]byte, bool) {
+	w := writer{out: out, ok: true}
 	w.writeBytes("arguments", c.Arguments)
 	if c.Begun != nil {
 		w.writeNumber("begun", *c.Begun)
@@ -292,10 +297,34 @@ func decodeLeaf(leaf []byte) (*content, error) {
 		return nil, fmt.Errorf("unknown leaf version %d: a newer biplane wrote it", c.Version)
 	}
 	var err error
-	if c.at, err = time.Parse(timeFormat, c.Time); err != nil {
+	if c.at, err = parseLeafTime(c.Time); err != nil {
 		return nil, fmt.Errorf("a leaf without a time")
 	}
 	return c, nil
+}
+
+// parseLeafTime parses a time in timeFormat.
+func parseLeafTime(s string) (time.Time, error) {
+	const form = "0000-00-00T00:00:00.000000Z"
+	if len(s) != len(form) {
+		return time.Parse(timeFormat, s)
+	}
+	for i := range len(form) {
+		if form[i] == '0' && (s[i] < '0' || s[i] > '9') || form[i] != '0' && s[i] != form[i] {
+			return time.Parse(timeFormat, s)
+		}
+	}
+	number := func(from, to int) (n int) {
+		for _, c := range []byte(s[from:to]) {
+			n = 10*n + int(c-'0')
+		}
+		return n
+	}
+	month, day, hour, minute, second := number(5, 7), number(8, 10), number(11, 13), number(14, 16), number(17, 19)
+	if month < 1 || month > 12 || day < 1 || day > 28 || hour > 23 || minute > 59 || second > 59 {
+		return time.Parse(timeFormat, s) // it knows how long months are
+	}
+	return time.Date(number(0, 4), time.Month(month), day, hour, minute, second, 1000*number(20, 26), time.UTC), nil
 }
 
 // toRecord returns the Record of a pair with the contents c and e. e is nil if there is no second

@@ -14,7 +14,8 @@ func decodePlain(leaf []byte) (*content, bool) {
 	if !p.readObject(func(name string) bool { return c.readMember(&p, name) }) || p.rest != "" {
 		return nil, false
 	}
-	again, ok := c.encodeFast()
+	var buf [1024]byte
+	again, ok := c.appendFast(buf[:0])
 	c.canonical = ok && string(again) == string(leaf)
 	return c, c.canonical
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/mod/sumdb/tlog"
 	"pgregory.net/rapid"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -114,5 +115,32 @@ func BenchmarkDecodeLeaf(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestParseLeafTime compares the fast parser with time.Parse.
+func TestParseLeafTime(t *testing.T) {
+	for _, s := range []string{"2026-11-27T01:02:03.000004Z", "2026-02-28T23:59:59.999999Z",
+		"2026-02-29T00:00:00.000000Z",
+		"2024-02-29T00:00:00.000000Z", "2026-12-31T00:00:00.000000Z", "2026-13-01T00:00:00.000000Z",
+		"2026-00-10T00:00:00.000000Z", "2026-01-00T00:00:00.000000Z", "2026-01-01T24:00:00.000000Z",
+		"2026-01-01T00:60:00.000000Z", "2026-01-01T00:00:60.000000Z", "2026-01-01T00:00:00,000000Z",
+		"2026-01-01T00:00:00.00000Z", "2026-01-01 00:00:00.000000Z", "2026-01-01T00:00:00.000000+",
+		"0000-01-01T00:00:00.000000Z",
+		"", "-001-01-01T00:00:00.000000Z"} {
+		got, err := parseLeafTime(s)
+		want, wantErr := time.Parse(timeFormat, s)
+		if !got.Equal(want) || (err == nil) != (wantErr == nil) {
+			t.Errorf("%q is %v, %v; want %v, %v", s, got, err, want, wantErr)
+		}
+	}
+}
+
+// TestHashes compares the hashes of a verification with those of the library.
+func TestHashes(t *testing.T) {
+	var e edge
+	a, b := e.hashLeaf([]byte("a")), e.hashLeaf(nil)
+	if a != tlog.RecordHash([]byte("a")) || b != tlog.RecordHash(nil) || hashNode(a, b) != tlog.NodeHash(a, b) {
+		t.Errorf("the hashes are %v, %v and %v, want those of tlog", a, b, hashNode(a, b))
 	}
 }

@@ -16,14 +16,15 @@ const (
 // A pacer pauses the verification of the record while leaves are added, so that calls
 // stay fast. Verification then uses about a tenth of the time.
 type pacer struct {
-	added  *atomic.Int64
-	leaves int
-	seen   int64     // value of added at the last pause
-	since  time.Time // end of the last pause
+	added    *atomic.Int64
+	verified *atomic.Int64 // counts the leaves
+	leaves   int
+	seen     int64     // value of added at the last pause
+	since    time.Time // end of the last pause
 }
 
 func (l *Log) newPacer() *pacer {
-	return &pacer{added: &l.added, seen: l.CountAdditions(), since: time.Now()}
+	return &pacer{added: &l.added, verified: &l.progress.done, seen: l.CountAdditions(), since: time.Now()}
 }
 
 // countLeaf counts a verified leaf, and returns how long to pause before the next.
@@ -32,6 +33,7 @@ func (p *pacer) countLeaf() (pause time.Duration) {
 		return 0
 	}
 	p.leaves = 0
+	p.verified.Add(paceLeaves)
 	now := time.Now()
 	if n := p.added.Load(); n != p.seen {
 		p.seen, pause = n, min(paceShare*now.Sub(p.since), maxPause)

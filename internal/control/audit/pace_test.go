@@ -8,7 +8,7 @@ import (
 
 func TestPacer(t *testing.T) {
 	var added atomic.Int64
-	p := &pacer{added: &added, since: time.Now()}
+	p := &pacer{added: &added, verified: new(atomic.Int64), since: time.Now()}
 	countAll := func(n int) (pauses []time.Duration) {
 		for range n {
 			if d := p.countLeaf(); d > 0 {

@@ -95,6 +95,11 @@ func (v *verifier) verifyView(ctx context.Context, view View) error {
 	v.gone = newGone(view)
 	v.gone.skipUntil(v.archive.until)
 	v.compareCheckpoints()
+	v.log.progress.done.Store(0)
+	if v.sealed != nil {
+		v.log.progress.size.Store(v.sealed.Size)
+	}
+	kept := v.startPayloads(ctx, view)
 	pace := v.log.newPacer()
 	err := view.Leaves(math.MinInt64, func(l Leaf) error {
 		if err := ctx.Err(); err != nil {
@@ -104,6 +109,7 @@ func (v *verifier) verifyView(ctx context.Context, view View) error {
 		sleepFor(ctx, pace.countLeaf())
 		return nil
 	})
+	payloads := <-kept
 	if ctx.Err() != nil {
 		return tool.AsError(ctx.Err())
 	}
@@ -119,7 +125,8 @@ func (v *verifier) verifyView(ctx context.Context, view View) error {
 		}
 		v.reportFault(Fault{What: faultStore, Seq: -1, Last: -1, Msg: err.Error()})
 	}
-	return v.verifyPayloads(ctx, view)
+	v.reportPayloads(payloads)
+	return nil
 }
 
 // readCheckpoints reads the stored checkpoints, the sealed head and the witness's head.
@@ -371,31 +378,58 @@ func (v *verifier) compareSize(size int64) {
 	}
 }
 
-// verifyPayloads checks the data kept beside the tree.
-func (v *verifier) verifyPayloads(ctx context.Context, view View) error {
-	err := view.AllKept(func(digest string, data []byte, err error) error {
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			v.reportFault(Fault{What: faultPayload, Seq: -1, Last: -1, Msg: err.Error()})
-		case v.log.keep.DigestOf(data) != digest:
-			v.reportFault(Fault{What: faultPayload, Seq: -1, Last: -1,
-				Msg: fmt.Sprintf("the data kept under %s does not match its digest", digest)})
-		default:
-			v.r.Payloads++
-		}
-		return nil
-	})
-	switch {
-	case ctx.Err() != nil:
-		return tool.AsError(ctx.Err())
-	case err != nil && !errors.Is(err, context.Canceled):
+// A payloadCheck is the result of checking the data kept beside the tree.
+type payloadCheck struct {
+	good   int64
+	faults []Fault
+	more   int64 // number of faults beyond faults
+	err    error // the data can't be read
+}
+
+// startPayloads checks the data kept beside the tree, while leaves are verified. The channel
+// returns the result.
+func (v *verifier) startPayloads(ctx context.Context, view View) <-chan *payloadCheck {
+	out := make(chan *payloadCheck, 1)
+	go func() {
+		c := &payloadCheck{}
+		c.err = view.AllKept(func(digest string, data []byte, err error) error {
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil:
+				c.addFault(err.Error())
+			case v.log.keep.DigestOf(data) != digest:
+				c.addFault(fmt.Sprintf("the data kept under %s does not match its digest", digest))
+			default:
+				c.good++
+			}
+			return nil
+		})
+		out <- c
+	}()
+	return out
+}
+
+func (c *payloadCheck) addFault(msg string) {
+	if len(c.faults) == maxFaults {
+		c.more++
+		return
+	}
+	c.faults = append(c.faults, Fault{What: faultPayload, Seq: -1, Last: -1, Msg: msg})
+}
+
+// reportPayloads reports what is wrong with kept data.
+func (v *verifier) reportPayloads(c *payloadCheck) {
+	v.r.Payloads = c.good
+	for _, f := range c.faults {
+		v.reportFault(f)
+	}
+	v.r.More += c.more
+	if c.err != nil && !errors.Is(c.err, context.Canceled) {
 		v.reportFault(Fault{What: faultStore, Seq: -1, Last: -1,
-			Msg: fmt.Sprintf("the kept data can't be read: %v", err)})
+			Msg: fmt.Sprintf("the kept data can't be read: %v", c.err)})
 	}
 	v.reportMissing()
-	return nil
 }
 
 // reportMissing reports missing kept data. If the deletions on record couldn't be read, the faulty

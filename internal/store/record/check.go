@@ -3,8 +3,6 @@ package record
 import (
 	"bytes"
 	"database/sql"
-	"encoding/binary"
-	"hash/maphash"
 	"strconv"
 	"strings"
 
@@ -16,33 +14,46 @@ import (
 // indexes. It compares the schema with the one that the migrations create, and the search index
 // with the leaves.
 func (v *View) CheckIntegrity() error {
-	for _, table := range []string{"audit_leaf", "audit_record", "audit_span", "audit_run", "audit_posting",
-		"audit_late", "audit_segment"} {
-		said, err := v.queryLines(`PRAGMA integrity_check('` + table + `')`)
-		if err != nil {
-			return err
-		}
-		if len(said) != 1 || said[0] != "ok" {
-			return tool.Errorf(tool.Conflict, "the database is damaged, or its indexes were changed: %s",
-				strings.Join(said[:min(len(said), 5)], "; "))
-		}
-	}
-	if err := v.database.CheckSchema(v.ctx); err != nil {
-		return err
-	}
-	return v.checkIndex()
-}
-
-// checkIndex rebuilds the search index from the leaves, and compares it with the stored one.
-func (v *View) checkIndex() error {
-	if v.index == nil {
-		c := newIndexCheck(v)
-		if err := v.Leaves(0, c.addLeaf); err != nil {
+	c := v.index
+	if c == nil {
+		c = newIndexCheck(v)
+		c.checkTables()
+		if err := v.Leaves(0, c.addLeaf); err != nil && c.tableErr == nil {
 			return err
 		}
 		v.index = c
 	}
-	c := v.index
+	if c.tableErr != nil {
+		return c.tableErr
+	}
+	if err := v.database.CheckSchema(v.ctx); err != nil {
+		return err
+	}
+	return v.checkIndex(c)
+}
+
+// recordTables are the tables of the record whose pages and indexes are checked.
+var recordTables = []string{"audit_leaf", "audit_record", "audit_span", "audit_run", "audit_posting", "audit_late",
+	"audit_segment"}
+
+// checkTables runs SQLite's integrity check on the tables of the record.
+func (c *indexCheck) checkTables() {
+	for _, table := range recordTables {
+		problems, err := c.v.database.CheckTable(c.v.ctx, table)
+		if err != nil {
+			c.tableErr = c.v.translateError(err)
+			return
+		}
+		if len(problems) > 0 {
+			c.tableErr = tool.Errorf(tool.Conflict, "the database is damaged, or its indexes were changed: %s",
+				strings.Join(problems[:min(len(problems), 5)], "; "))
+			return
+		}
+	}
+}
+
+// checkIndex compares the rebuilt search index with the stored one.
+func (v *View) checkIndex(c *indexCheck) error {
 	if c.err != nil {
 		return c.err
 	}
@@ -50,15 +61,18 @@ func (v *View) checkIndex() error {
 		return tool.Errorf(tool.Conflict,
 			"the search index of the leaves %d to %d was changed", c.bad, c.bad+spanLeaves-1)
 	}
-	have, err := v.sumIndex(c)
+	have, err := c.have, c.haveErr
+	if len(c.absent) > 0 || have == nil && err == nil {
+		have, err = v.sumIndex(c)
+	}
 	if err != nil {
 		return err
 	}
 	want := c.want
 	if len(c.absent) == 0 {
-		want.addSum(c.late)
+		want.addSum(&c.late)
 	}
-	if have != want {
+	if !have.isEqual(&want) {
 		return tool.Errorf(tool.Conflict, "the index of records was changed: records may be missing from lists")
 	}
 	return nil
@@ -66,11 +80,13 @@ func (v *View) checkIndex() error {
 
 // sumIndex returns the sum of the stored index, without what is about absent leaves. Rows about
 // these can't be rebuilt.
-func (v *View) sumIndex(c *indexCheck) (sum, error) {
-	have := sum{seeds: c.want.seeds}
+func (v *View) sumIndex(c *indexCheck) (*sum, error) {
+	have := &sum{seeds: c.want.seeds}
+	if err := v.sumRecords(c, have); err != nil {
+		return have, err
+	}
 	const bounds = `low || ' ' || high || ' ' || since || ' ' || until`
 	for _, t := range []struct{ name, leaf, query string }{
-		{"audit_record", "seq", `record, ended, seq`},
 		{"audit_span", "first", `first, ` + bounds + `, x''`},
 		{"audit_run", "first", `first, ` + bounds + `, x''`},
 		{"audit_posting", "(key >> 32) * 65536", `key, '', data`},
@@ -107,14 +123,24 @@ type indexCheck struct {
 	late  sum // of the rows of audit_late; part of want unless leaves are absent
 	// the spans, and with -1 - first the runs, that have absent leaves
 	absent map[int64]bool
-	bad    int64 // the first span that is wrong
-	found  bool  // bad is set
-	err    error // a stored span couldn't be read
+	// the sum of the stored index, without regard to absent leaves, if sumTables was called
+	have    *sum
+	haveErr error
+	// the result of checkTables
+	tableErr error
+	bad      int64 // the first span that is wrong
+	found    bool  // bad is set
+	err      error // a stored span couldn't be read
 }
 
 func newIndexCheck(v *View) *indexCheck {
 	want := newSum()
 	return &indexCheck{v: v, want: want, late: sum{seeds: want.seeds}, absent: map[int64]bool{}}
+}
+
+// sumTables sums up the stored index.
+func (c *indexCheck) sumTables() {
+	c.have, c.haveErr = c.v.sumIndex(&indexCheck{want: sum{seeds: c.want.seeds}})
 }
 
 // isAbsent reports whether the span or the run of a leaf has absent leaves.
@@ -154,11 +180,11 @@ func (c *indexCheck) addSpan(last bool) {
 		return
 	}
 	for p, seq := range s.places {
-		ended := "0"
+		r := recordRow{0, seq, []byte(p.record)}
 		if p.ended {
-			ended = "1"
+			r.ended = 1
 		}
-		c.want.addRow("audit_record", p.record, ended, strconv.FormatInt(seq, 10))
+		c.want.addRecord(r)
 	}
 	c.want.addBounds("audit_span", s.first, s.bounds)
 	row := spanRow{s.first, s.bounds, s.encodeMarks(), s.endsBytes()}
@@ -209,49 +235,4 @@ func (v *View) spanIs(s spanRow) (same bool, err error) {
 		return nil
 	}, s.first, s.first/runLeaves*runLeaves+runLeaves-1)
 	return same, err
-}
-
-// A sum is a hash of a set, independent of order. Equal sets have equal sums. Different sets have
-// different ones, except with negligible probability, because no one can predict the seeds.
-type sum struct {
-	seeds [2]maphash.Seed
-	sums  [2]uint64
-}
-
-func newSum() sum { return sum{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}} }
-
-// addRow adds a row of a table.
-func (s *sum) addRow(table string, cells ...string) {
-	b := append(make([]byte, 0, 128), table...)
-	for _, c := range cells {
-		b = append(binary.BigEndian.AppendUint64(b, uint64(len(c))), c...)
-	}
-	for i := range s.seeds {
-		s.sums[i] += maphash.Bytes(s.seeds[i], b)
-	}
-}
-
-// addSum adds the rows of a sum with the same seeds.
-func (s *sum) addSum(o sum) {
-	for i := range s.sums {
-		s.sums[i] += o.sums[i]
-	}
-}
-
-func (s *sum) addBounds(table string, first int64, b bounds) {
-	s.addRow(table, strconv.FormatInt(first, 10), b.low+" "+b.high+" "+b.since+" "+b.until, "")
-}
-
-// queryLines returns the rows of a query with a single column.
-func (v *View) queryLines(query string) ([]string, error) {
-	var out []string
-	err := v.eachRow(query, func(scan func(...any) error) error {
-		var line string
-		if err := scan(&line); err != nil {
-			return v.translateError(err)
-		}
-		out = append(out, line)
-		return nil
-	})
-	return out, err
 }

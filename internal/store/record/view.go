@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -33,6 +34,9 @@ type View struct {
 type Database interface {
 	// CheckSchema compares the database's schema with the expected one.
 	CheckSchema(ctx context.Context) error
+	// CheckTable returns what SQLite's integrity check finds wrong with a table. It may be called
+	// while the view is used.
+	CheckTable(ctx context.Context, table string) (problems []string, err error)
 	// Witness returns what the witness knows about v, or nil if no witness is required.
 	Witness(ctx context.Context, v *View) (*Known, error)
 }
@@ -142,11 +146,15 @@ func (v *View) unpackRow(r *leafRow) []byte {
 }
 
 // Leaves calls f with the leaves from index from on. If these are all leaves, it also rebuilds the
-// search index for CheckIntegrity.
+// search index for CheckIntegrity, and reads the stored one meanwhile.
 func (v *View) Leaves(from int64, f func(audit.Leaf) error) error {
 	if from == math.MinInt64 {
 		c := newIndexCheck(v)
+		var wg sync.WaitGroup
+		wg.Go(c.sumTables)
+		wg.Go(c.checkTables)
 		err := v.scanLeaves(f, c.addLeaf)
+		wg.Wait()
 		if err == nil {
 			v.index = c
 		}

@@ -113,6 +113,9 @@ func (l *Ledger) State(ctx context.Context) (*api.AuditState, error) {
 	if err != nil {
 		out.Error = tool.AsError(err).Msg
 	}
+	if done, size := l.log.VerifyProgress(); size > 0 {
+		out.Verifying = &api.AuditProgress{Leaves: min(done, size), Size: size}
+	}
 	out.Sinks, err = l.Sinks()
 	if err != nil && out.Error == "" {
 		out.Error = tool.AsError(err).Msg
