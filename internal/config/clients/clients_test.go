@@ -22,7 +22,11 @@ func TestPlaces(t *testing.T) {
 			"/p/.mcp.json", "/p/.cursor/mcp.json", "/p/.vscode/mcp.json"}},
 		{Machine{OS: "linux", Home: "/home/a", Folder: "/p"}, []string{
 			"/home/a/.config/Claude/claude_desktop_config.json", "/home/a/.config/Code/User/mcp.json",
-			"/home/a/.config/Code - Insiders/User/mcp.json", "/home/a/.cursor/mcp.json"}},
+			"/home/a/.config/Code - Insiders/User/mcp.json", "/home/a/.cursor/mcp.json", "/home/a/.grok/config.toml",
+			"/p/.grok/config.toml", "/home/a/.config/crush/crush.json", "/p/crush.json",
+			"/home/a/.gemini/config/mcp_config.json", "/home/a/.gemini/antigravity/mcp_config.json",
+			"/home/a/.config/anythingllm-desktop/storage/plugins/anythingllm_mcp_servers.json",
+			"/home/a/.continue/mcpServers/mcp.json"}},
 		{Machine{OS: "linux", Home: "/home/a", Folder: "/p", Env: map[string]string{"XDG_CONFIG_HOME": "/x",
 			"CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/o"}},
 			[]string{"/x/Code/User/mcp.json", "/c/.claude.json", "/o/config.toml"}},
@@ -39,6 +43,25 @@ func TestPlaces(t *testing.T) {
 				t.Errorf("%s: %s is not among %q", test.m.OS, want, got)
 			}
 		}
+	}
+}
+
+// TestImportVariables checks the forms of variables of some clients, and what can't be converted.
+func TestImportVariables(t *testing.T) {
+	x := importFiles(t, map[string]string{
+		"home/.config/crush/crush.json": `{"mcp": {"a": {"type": "stdio", "command": "x", "env": {"K": "$SET"}},
+			"b": {"type": "http", "url": "https://b", "headers": {"X": "$(cat /etc/passwd)"}}}}`,
+		"home/.grok/config.toml": "[mcp_servers.c]\ncommand = \"y\"\nenv = { K = \"${SET:-none}\" }\n",
+	})
+	got := map[string]string{}
+	for _, s := range x.Servers {
+		got[s.Name] = s.definition.Env["K"]
+	}
+	if len(got) != 2 || got["a"] != "${SET}" || got["c"] != "${SET:-none}" {
+		t.Errorf("the variables are %q, want ${SET} and ${SET:-none}", got)
+	}
+	if len(x.Skipped) != 1 || x.Skipped[0].Name != "b" || !strings.Contains(x.Skipped[0].Reason, "runs commands") {
+		t.Errorf("skipped %+v, want b", x.Skipped)
 	}
 }
 

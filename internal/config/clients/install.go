@@ -64,7 +64,12 @@ type takenServer struct {
 	Backup string `json:"backup"` // the name of the copy that has it
 }
 
-func (t *Target) recordFile() string { return t.File + ".biplane.json" }
+func (t *Target) recordFile() string {
+	if t.Client == "Continue" { // it reads each JSON file in the folder
+		return t.File + ".biplane"
+	}
+	return t.File + ".biplane.json"
+}
 
 // maxRecord is the maximum size of a record.
 const maxRecord = 16 << 20

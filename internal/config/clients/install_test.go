@@ -94,14 +94,19 @@ func TestInstallClients(t *testing.T) {
 		"cursor":         {"mcpServers", servers, plain},
 		"vs-code": {"servers", servers,
 			`{"type":"stdio","command":"/opt/bin/biplane","args":["mcp","--config","/etc/b.yaml"]}`},
-		"windsurf":  {"mcpServers", servers, plain},
-		"gemini":    {"mcpServers", servers, plain},
-		"zed":       {"context_servers", servers, plain},
-		"cline":     {"mcpServers", servers, plain},
-		"roo-code":  {"mcpServers", servers, plain},
-		"kiro":      {"mcpServers", servers, plain},
-		"lm-studio": {"mcpServers", servers, plain},
-		"amazon-q":  {"mcpServers", servers, plain},
+		"windsurf":    {"mcpServers", servers, plain},
+		"gemini":      {"mcpServers", servers, plain},
+		"zed":         {"context_servers", servers, plain},
+		"cline":       {"mcpServers", servers, plain},
+		"roo-code":    {"mcpServers", servers, plain},
+		"kiro":        {"mcpServers", servers, plain},
+		"lm-studio":   {"mcpServers", servers, plain},
+		"amazon-q":    {"mcpServers", servers, plain},
+		"antigravity": {"mcpServers", servers, plain},
+		"anythingllm": {"mcpServers", servers, plain},
+		"continue":    {"mcpServers", servers, plain},
+		"crush": {"mcp", servers,
+			`{"type":"stdio","command":"/opt/bin/biplane","args":["mcp","--config","/etc/b.yaml"]}`},
 		"opencode": {"mcp", strings.ReplaceAll(servers, `"x"`, `["x", "{env:A}"]`),
 			`{"type":"local","command":["/opt/bin/biplane","mcp","--config","/etc/b.yaml"],"enabled":true}`},
 		"copilot-cli": {"mcpServers", servers,
@@ -187,8 +192,14 @@ url = "https://docs"
 
 // TestInstallCodex checks the same for TOML, with later changes.
 func TestInstallCodex(t *testing.T) {
+	for _, id := range []string{"codex", "grok-build"} {
+		t.Run(id, func(t *testing.T) { testInstallTOML(t, id) })
+	}
+}
+
+func testInstallTOML(t *testing.T, id string) {
 	m := home(t)
-	target := findTarget(t, m, "codex")
+	target := findTarget(t, m, id)
 	writeFile(t, target.File, codexText, 0o600)
 	c := install(t, target, m, installation)
 	want := "# my settings\nmodel = \"m\"\nnotes = \"\"\"\n[mcp_servers.not]\n\"\"\"\nargs = [\n  " +

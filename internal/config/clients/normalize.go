@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// decodeOpenCode returns the servers in the text of OpenCode's file, which has them in mcp or in
-// mcp.servers.
-func decodeOpenCode(text []byte) (serverTable, error) {
+// decodeOpenCode returns the servers in mcp. OpenCode's file may have them in mcp.servers: nested
+// says so.
+func decodeOpenCode(text []byte, nested bool) (serverTable, error) {
 	var d struct {
 		MCP serverTable `json:"mcp"`
 	}
 	if err := json.Unmarshal(text, &d); err != nil {
 		return nil, err
 	}
-	if !isNestedTable(d.MCP["servers"]) {
+	if !nested || !isNestedTable(d.MCP["servers"]) {
 		return d.MCP, nil
 	}
 	var servers serverTable

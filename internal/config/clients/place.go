@@ -33,7 +33,12 @@ const (
 	zed                      // context_servers
 	openCode                 // mcp, or mcp.servers; the command is a list; {env:NAME}
 	copilot                  // as literal, and tools lists the tools that are used
+	grok                     // as codex; ${NAME} and ${NAME:-default}
+	crush                    // mcp; $NAME and ${NAME}
 )
+
+// isTOML reports whether the file is TOML.
+func (f format) isTOML() bool { return f == codex || f == grok }
 
 // ListPlaces returns the files in which the known clients keep their servers, whether or not they
 // exist. Files of the project come first.
@@ -60,6 +65,10 @@ func ListPlaces(m Machine) []Place {
 	project("VS Code", vscode, ".vscode", "mcp.json")
 	project("Codex", codex, ".codex", "config.toml")
 	project("Gemini", gemini, ".gemini", "settings.json")
+	project("Grok Build", grok, ".grok", "config.toml")
+	project("Crush", crush, "crush.json")
+	project("Crush", crush, ".crush.json")
+	project("Continue", claudeCode, ".continue", "mcpServers", "mcp.json")
 	user("Claude Desktop", literal, filepath.Join(data, "Claude", "claude_desktop_config.json"))
 	user("Claude Code", claudeCode, filepath.Join(claude, ".claude.json"))
 	user("Cursor", editor, home(".cursor", "mcp.json"))
@@ -83,6 +92,18 @@ func ListPlaces(m Machine) []Place {
 	user("LM Studio", literal, home(".cache", "lm-studio", "mcp.json"))
 	user("Amazon Q", literal, home(".aws", "amazonq", "mcp.json"))
 	user("Copilot CLI", copilot, home(".copilot", "mcp-config.json"))
+	// docs.x.ai/build/features/mcp-servers
+	user("Grok Build", grok, home(".grok", "config.toml"))
+	// Its docs/config/README.md: the JSON form is merged with crushrc, which is a script.
+	user("Crush", crush, filepath.Join(m.configFolder(), "crush", "crush.json"))
+	// Versions from 2.0 on, and its command line, read the first (antigravity.google/docs/mcp).
+	user("Antigravity", literal, home(".gemini", "config", "mcp_config.json"))
+	user("Antigravity", literal, home(".gemini", "antigravity", "mcp_config.json"))
+	// docs.anythingllm.com/mcp-compatibility: the folder plugins of the desktop program's storage
+	user("AnythingLLM", literal,
+		filepath.Join(data, "anythingllm-desktop", "storage", "plugins", "anythingllm_mcp_servers.json"))
+	// Its core/context/mcp/json/loadJsonMcpConfigs.ts reads all JSON files in this folder.
+	user("Continue", claudeCode, home(".continue", "mcpServers", "mcp.json"))
 	return dropDuplicates(out)
 }
 

@@ -46,7 +46,7 @@ func (p Place) readServers(folder string) (servers serverTable, found bool, err 
 // loadText returns the text of a file of bounded size.
 func (p Place) loadText() ([]byte, error) {
 	limit := maxJSON
-	if p.format == codex {
+	if p.format.isTOML() {
 		limit = maxTOML
 	}
 	if fi, err := os.Stat(p.File); err != nil {
@@ -72,7 +72,7 @@ type document struct {
 	Servers    serverTable `json:"servers"` // VS Code
 	Codex      serverTable `json:"-"`
 	Context    serverTable `json:"context_servers"` // Zed
-	OpenCode   serverTable `json:"-"`
+	OpenCode   serverTable `json:"-"`               // and Crush
 	Settings   struct {
 		Servers  serverTable `json:"servers"`  // VS Code, in its settings
 		Allowed  []string    `json:"allowed"`  // Gemini: it uses only these servers; nil: all
@@ -95,7 +95,7 @@ func (f format) decodeDocument(text []byte) (d document, err error) {
 	if measureDepth(text) > maxDepth {
 		return d, errors.New("it is nested too deeply")
 	}
-	if f == codex {
+	if f.isTOML() {
 		var only struct {
 			Servers any `toml:"mcp_servers"`
 		}
@@ -110,8 +110,8 @@ func (f format) decodeDocument(text []byte) (d document, err error) {
 	if text, err = hujson.Standardize(bytes.Clone(text)); err != nil {
 		return d, err
 	}
-	if f == openCode {
-		d.OpenCode, err = decodeOpenCode(text)
+	if f == openCode || f == crush {
+		d.OpenCode, err = decodeOpenCode(text, f == openCode)
 		return d, err
 	}
 	return d, json.Unmarshal(text, &d)
@@ -146,11 +146,11 @@ func measureDepth(text []byte) (deepest int) {
 func (p Place) listServers(d document, folder string) serverTable {
 	out := serverTable{}
 	switch p.format {
-	case codex:
+	case codex, grok:
 		maps.Copy(out, d.Codex)
 	case zed:
 		maps.Copy(out, d.Context)
-	case openCode:
+	case openCode, crush:
 		maps.Copy(out, d.OpenCode)
 	case vscode:
 		maps.Copy(out, d.Settings.Servers)

@@ -26,7 +26,7 @@ type fileText interface {
 
 // openText parses the text of a client's file. An empty text is a file without settings.
 func (t *Target) openText(text []byte) (fileText, error) {
-	if t.place.format == codex {
+	if t.place.format.isTOML() {
 		return openTOML(text)
 	}
 	return openJSON(text, t.section, t.place.format == openCode)

@@ -53,9 +53,9 @@ func (f format) sectionPath() []string {
 		return []string{"servers"}
 	case zed:
 		return []string{"context_servers"}
-	case openCode:
+	case openCode, crush:
 		return []string{"mcp"}
-	case codex:
+	case codex, grok:
 		return []string{"mcp_servers"}
 	}
 	return []string{"mcpServers"}
@@ -78,7 +78,7 @@ func (f format) writeEntry(command string, args []string) (json.RawMessage, erro
 			Command []string `json:"command"`
 			Enabled bool     `json:"enabled"`
 		}{"local", append([]string{command}, args...), true})
-	case vscode:
+	case vscode, crush:
 		return json.Marshal(clientEntry{Type: "stdio", Command: command, Args: args})
 	case copilot:
 		return json.Marshal(clientEntry{Type: "local", Command: command, Args: args, Tools: []string{"*"}})

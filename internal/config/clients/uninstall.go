@@ -147,7 +147,7 @@ func (c *Change) isTaken(s takenServer, now json.RawMessage) bool {
 
 // wrapText returns a text of the client's file that has only the server with a text.
 func (c *Change) wrapText(text string) string {
-	if c.place.format == codex {
+	if c.place.format.isTOML() {
 		return text
 	}
 	for i := len(c.section) - 1; i >= 0; i-- {

@@ -29,6 +29,12 @@ func (w *rewriter) rewriteText(s string) string {
 		return strings.ReplaceAll(s, "${", "$${")
 	case openCode:
 		return replaceVariables(openForm(), strings.ReplaceAll(s, "${", "$${"), w.convertVariable)
+	case crush:
+		if strings.Contains(s, "$(") || strings.Contains(s, "`") {
+			w.problems = append(w.problems, "it runs commands to get values, which Biplane doesn't")
+			return ""
+		}
+		return replaceVariables(plain(), s, w.convertVariable)
 	case gemini:
 		return replaceVariables(plain(), s, w.convertVariable)
 	default:
