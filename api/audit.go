@@ -91,6 +91,14 @@ type AuditState struct {
 	Root   string      `json:"root"`   // of the Merkle tree, base64
 	Sinks  []AuditSink `json:"sinks"`  // where checkpoints are sent
 	Error  string      `json:"error,omitempty"`
+	// Verifying is how far a verification of the record is that runs now; nil: none runs.
+	Verifying *AuditProgress `json:"verifying,omitempty"`
+}
+
+// An AuditProgress is how far a verification is.
+type AuditProgress struct {
+	Leaves int64 `json:"leaves"` // verified so far
+	Size   int64 `json:"size"`
 }
 
 // An AuditSink is an external destination of checkpoints.

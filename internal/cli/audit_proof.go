@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,7 +66,7 @@ with 1: the hashes of its entries are verified, their content is not.`,
 				return a.verifyProof(output, proof, key, held)
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				r, err := client.VerifyAudit(ctx, held...)
+				r, err := verifyRecord(ctx, client, held, a.Err)
 				if err != nil {
 					return err
 				}
@@ -85,6 +86,42 @@ with 1: the hashes of its entries are verified, their content is not.`,
 	c.Flags().StringVar(&checkpoint, "checkpoint", "", "`file` of checkpoints that were stored elsewhere")
 	addOutput(c, &output)
 	return c
+}
+
+// progressTime is the time between two lines of progress on a terminal.
+const progressTime = 500 * time.Millisecond
+
+// verifyRecord verifies the whole record, with its progress on a terminal.
+func verifyRecord(ctx context.Context, client *api.Client, held []string, progress io.Writer) (*api.AuditReport,
+	error) {
+	if !isTerminal(progress) {
+		return client.VerifyAudit(ctx, held...)
+	}
+	polling, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { showProgress(polling, client, progress) })
+	r, err := client.VerifyAudit(ctx, held...)
+	stop()
+	wg.Wait()
+	return r, err
+}
+
+// showProgress shows how far the verification is, until ctx is done.
+func showProgress(ctx context.Context, client *api.Client, progress io.Writer) {
+	t := time.NewTicker(progressTime)
+	defer t.Stop()
+	defer fmt.Fprint(progress, "\r\x1b[K")
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if s, err := client.Audit(ctx); err == nil && s.Verifying != nil {
+			fmt.Fprintf(progress, "\r\x1b[Kverified: %d of %d entries (%d %%)", s.Verifying.Leaves, s.Verifying.Size,
+				100*s.Verifying.Leaves/s.Verifying.Size)
+		}
+	}
 }
 
 // readCheckpoints reads a file of concatenated checkpoints.
