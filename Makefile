@@ -7,6 +7,7 @@
 # make bench      the benchmarks
 # make soak       N executions (100000) in sessions that are suspended, forked and lose their processes, with a model beside them
 #                 and a tenth as many process sandboxes, of which nothing may be left
+# make sizing     the figures of docs/operations.md, with N calls (1000000) in a data folder
 # make servers    the calls of 14 popular MCP servers, with and without Biplane; installs the servers (npm) into .tools/servers
 # make crash      kill -9 at each step of executions with ten writes, of executions that wait for a person, of plans, and of recoveries,
 #                 and N (2000) times at random, counted at a real upstream; and of prune, backup, restore and reload
@@ -28,7 +29,7 @@ MODULE = github.com/biplane-dev/biplane
 UNWATCHED = $(MODULE)/internal/lab/w2x $(MODULE)/third_party/quickjs-wasi/... $(MODULE)/third_party/cpython/... modernc.org/sqlite/lib modernc.org/libc/... golang.org/x/crypto/scrypt
 RACE = -race $(UNWATCHED:%=-gcflags=%=-race=false)
 
-.PHONY: release build demo vet check test tools browser bench soak servers crash fuzz generate clean
+.PHONY: release build demo vet check test tools browser bench soak sizing servers crash fuzz generate clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
@@ -65,6 +66,10 @@ bench:
 soak:
 	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/lab/soak
 	BIPLANE_SOAK=$$(($(N) / 10)) CGO_ENABLED=0 $(GO) test -run '^TestLeftovers$$' -timeout 12h -count 1 -v ./internal/exec/sandbox/process
+
+sizing: N = 1000000
+sizing: build
+	BIPLANE_BIN=$(CURDIR)/biplane BIPLANE_SIZING=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSizing$$' -timeout 6h -count 1 -v ./internal/lab/soak
 
 servers: tools
 	@scripts/servers.sh
