@@ -13,22 +13,27 @@ import (
 // Auth configures sign-in over the network. Nil means no sign-in.
 type Auth struct {
 	Keys     bool   // accept API keys
-	Resource string // public URL of this server's MCP; set if there are Issuers
+	Resource string // public URL of this server's MCP; set if there are Issuers or a Provider
 	Issuers  []identity.Issuer
+	// Provider is the OpenID provider at which people sign in to the console; nil: none.
+	Provider *PeopleProvider
 	Roles    map[string][]string // roles of principals with a token: rules by role
 	Scopes   map[string]string   // names of the scopes at the issuers
 }
 
 // String describes in short which credentials are accepted.
 func (a *Auth) String() string {
-	switch n := len(a.Issuers); {
-	case n == 0:
-		return "API keys"
-	case !a.Keys:
-		return "tokens of " + countIssuers(n)
-	default:
-		return "API keys, tokens of " + countIssuers(n)
+	var parts []string
+	if a.Keys {
+		parts = append(parts, "API keys")
 	}
+	if n := len(a.Issuers); n > 0 {
+		parts = append(parts, "tokens of "+countIssuers(n))
+	}
+	if a.Provider != nil {
+		parts = append(parts, "people of "+a.Provider.Issuer.Issuer)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // ShownAuth is the printable form of an Auth.
@@ -36,6 +41,7 @@ type ShownAuth struct {
 	Keys     bool                `json:"keys"`
 	Resource string              `json:"resource,omitempty"`
 	Issuers  []string            `json:"issuers,omitempty"`
+	SignIn   string              `json:"sign_in,omitempty"` // the provider of people
 	Roles    map[string][]string `json:"roles,omitempty"`
 	text     string
 }
@@ -56,6 +62,9 @@ func (a *Auth) Shown() *ShownAuth {
 	out := &ShownAuth{Keys: a.Keys, Resource: a.Resource, Roles: a.Roles, text: a.String()}
 	for _, i := range a.Issuers {
 		out.Issuers = append(out.Issuers, i.Issuer)
+	}
+	if a.Provider != nil {
+		out.SignIn = a.Provider.Issuer.Issuer
 	}
 	return out
 }
@@ -102,11 +111,12 @@ func (t TLS) Private() bool { return t.Terminated || t.Cert != "" }
 
 func (r *reader) readAuth(n *node) *Auth {
 	a := &Auth{}
-	var keysNode, resourceNode, issuersNode *node
+	var keysNode, resourceNode, issuersNode, signInNode *node
 	r.readObject(n, "auth", key{
 		"keys":     func(n *node) { keysNode, a.Keys = n, r.readBool(n, "auth.keys") },
 		"resource": func(n *node) { resourceNode, a.Resource = n, r.readText(n, "auth.resource") },
 		"issuers":  func(n *node) { issuersNode = n },
+		"sign_in":  func(n *node) { signInNode = n },
 		"roles":    func(n *node) { a.Roles = r.readRoles(n, "auth.roles") },
 		"scopes":   func(n *node) { a.Scopes = r.readScopes(n) },
 	})
@@ -120,11 +130,18 @@ func (r *reader) readAuth(n *node) *Auth {
 				"agents, like https://biplane.example.com/mcp")
 		}
 	}
+	if signInNode != nil {
+		a.Provider = readPeople(r, signInNode)
+		if resourceNode == nil {
+			r.addProblem(signInNode, "auth.sign_in requires auth.resource: this server's MCP address, like "+
+				"https://biplane.example.com/mcp; browsers come back to its host")
+		}
+	}
 	if keysNode == nil {
 		a.Keys = true
 	}
-	if !a.Keys && len(a.Issuers) == 0 {
-		r.addProblem(n, "auth accepts no one: write keys: true, or issuers")
+	if !a.Keys && len(a.Issuers) == 0 && a.Provider == nil {
+		r.addProblem(n, "auth accepts no one: write keys: true, issuers or sign_in")
 	}
 	return a
 }
@@ -159,7 +176,32 @@ func (r *reader) readIssuers(n *node) []identity.Issuer {
 
 func (r *reader) readIssuer(n *node) (i identity.Issuer) {
 	const what = "each of auth.issuers"
-	named := false
+	keys := issuerKeys(r, &i, what)
+	keys["audience"] = func(n *node) {
+		if i.Audiences = []string{n.text}; n.kind == listNode {
+			i.Audiences = r.readTexts(n, "audience of "+what)
+		} else {
+			i.Audiences[0] = r.readText(n, "audience of "+what)
+		}
+		if len(i.Audiences) == 0 || slices.Contains(i.Audiences, "") {
+			r.addProblem(n, "audience of %s is empty: remove it, and tokens must be for auth.resource", what)
+		}
+	}
+	r.readObject(n, what, keys)
+	checkIssuer(r, n, what, i)
+	return i
+}
+
+// checkIssuer reports a missing issuer.
+func checkIssuer(r *reader, n *node, what string, i identity.Issuer) {
+	if n.findField("issuer") == nil {
+		r.addProblem(n,
+			"%s needs an issuer: the address that its tokens contain, like https://login.example.com", what)
+	}
+}
+
+// issuerKeys returns the keys that describe an issuer.
+func issuerKeys(r *reader, i *identity.Issuer, what string) key {
 	address := func(n *node, name string) string {
 		text := r.readText(n, what+"."+name)
 		if err := identity.CheckAddress(text); err != nil {
@@ -167,19 +209,9 @@ func (r *reader) readIssuer(n *node) (i identity.Issuer) {
 		}
 		return text
 	}
-	r.readObject(n, what, key{
-		"issuer":   func(n *node) { named, i.Issuer = true, address(n, "issuer") },
+	return key{
+		"issuer":   func(n *node) { i.Issuer = address(n, "issuer") },
 		"jwks_uri": func(n *node) { i.JWKSURI = address(n, "jwks_uri") },
-		"audience": func(n *node) {
-			if i.Audiences = []string{n.text}; n.kind == listNode {
-				i.Audiences = r.readTexts(n, "audience of "+what)
-			} else {
-				i.Audiences[0] = r.readText(n, "audience of "+what)
-			}
-			if len(i.Audiences) == 0 || slices.Contains(i.Audiences, "") {
-				r.addProblem(n, "audience of %s is empty: remove it, and tokens must be for auth.resource", what)
-			}
-		},
 		"algorithms": func(n *node) {
 			i.Algorithms = r.readTexts(n, "algorithms of "+what)
 			for j, a := range i.Algorithms {
@@ -201,12 +233,7 @@ func (r *reader) readIssuer(n *node) (i identity.Issuer) {
 			})
 		},
 		"roles": func(n *node) { i.Roles = r.readRoles(n, "roles of "+what) },
-	})
-	if !named {
-		r.addProblem(n,
-			"%s needs an issuer: the address that its tokens contain, like https://login.example.com", what)
 	}
-	return i
 }
 
 func (r *reader) readRoles(n *node, what string) map[string][]string {

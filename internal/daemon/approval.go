@@ -124,9 +124,10 @@ func (d clientPeople) RecordRefusal(ctx context.Context, c form.Call, why error)
 	d.recordRefusal(ctx, c.Principal, "client", audit.Subject{Tool: c.Tool}, "", why)
 }
 
-// pages returns the server of the approval pages.
-func (d *Daemon) pages() *console.Server {
+// pages returns the server of the approval pages. auth signs people in; it may be nil.
+func (d *Daemon) pages(auth *identity.Authenticator) *console.Server {
 	return console.New(console.Config{
+		Provider:  auth,
 		Approvals: d.shownRequests(), Secure: d.cfg.Settings.TLS.Private(), Log: d.log,
 		SignIns: signInPages{d.upstreams.signIns.Attempts, d},
 		Program: func(ctx context.Context, r *approval.Request) string {

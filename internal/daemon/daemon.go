@@ -307,7 +307,8 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local), Resources: d.upstreams,
 		Skills: openSkills(), Executions: d.executor,
 	})
-	d.servers.http = httpapi.New(d.onRecord(d.addAuthentication(httpapi.Config{
+	auth := d.authenticator()
+	d.servers.http = httpapi.New(d.onRecord(d.addAuthentication(auth, httpapi.Config{
 		Door: door, Index: d.index, Process: d,
 		Policies: policyService{d.newPolicyDesk(d.upstreams), policyEditor{d}},
 		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor,
@@ -316,7 +317,7 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 		Agents:  httpapi.Agents{MCP: d.servers.mcp.Handler(), Stdio: d, Sandboxes: d.sandboxes.servers},
 		Metrics: d.meters.metrics.Handler(d.log),
 		Feeds:   httpapi.Feeds{Logs: &d.servers.log, Notices: channels{d}, Events: d.servers.events},
-		Log:     d.log, Secrets: d.mask, Pages: d.pages(),
+		Log:     d.log, Secrets: d.mask, Pages: d.pages(auth),
 		Upkeep: httpapi.Upkeep{Repeats: repeat.NewLog(d.store.OpenRepeats(key), nil), Pruner: pruner{d}},
 	})))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/control/registry"
 	"github.com/biplane-dev/biplane/internal/store"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -53,6 +54,7 @@ func Doctor(ctx context.Context, c DoctorConfig) []Check {
 	if s == nil {
 		return append(checks, Check{Part: "upstreams", Name: "all", Detail: "not tried: the configuration is invalid"})
 	}
+	checks = append(checks, checkPeople(ctx, s)...)
 	checks = append(checks, checkRegistry(ctx, c, s)...)
 	checks = append(checks, checkRecord(ctx, c, s)...)
 	return append(checks, checkUpstreams(ctx, c, s)...)
@@ -76,6 +78,24 @@ func checkConfig(named string) (*config.Config, []Check) {
 		checks = append(checks, Check{Part: check.Part, Name: fmt.Sprintf("line %d", w.Line), Detail: w.Message})
 	}
 	return s, append(checks, checkPolicy(s), checkLock(s))
+}
+
+// checkPeople asks the OpenID provider at which people sign in, if the configuration names one.
+func checkPeople(ctx context.Context, s *config.Config) []Check {
+	if s.Auth == nil || s.Auth.Provider == nil {
+		return nil
+	}
+	check := Check{Part: "configuration", Name: "sign-in"}
+	c := providerConfig(s.Auth.Provider, s.Auth, nil)
+	c.Secret = nil
+	said, err := identity.CheckProvider(ctx, *c)
+	check.OK, check.Detail = err == nil, said
+	if err != nil {
+		check.Detail = fmt.Sprintf("people can't sign in at %s: %v", s.Auth.Provider.Issuer.Issuer, err)
+	} else {
+		check.Detail += "; register the redirect " + c.Redirect
+	}
+	return []Check{check}
 }
 
 // checkRegistry reads the list of approved servers, if the configuration names one.

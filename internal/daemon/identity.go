@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/identity"
+	"github.com/biplane-dev/biplane/internal/serve/console"
 	"github.com/biplane-dev/biplane/internal/serve/httpapi"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -45,7 +47,36 @@ func (d *Daemon) authenticator() *identity.Authenticator {
 	if a.Keys {
 		c.Keys = d.keys
 	}
+	if p := a.Provider; p != nil {
+		c.Provider = providerConfig(p, a, d.upstreams.secrets)
+	}
 	return identity.New(c)
+}
+
+// A clientSecret is the secret of the client of a provider.
+type clientSecret struct {
+	*config.PeopleProvider
+	secrets *secrets
+}
+
+// ReadSecret returns the secret, which may be one that the configuration refers to.
+func (c clientSecret) ReadSecret(ctx context.Context) (string, error) {
+	if c.SecretName == "" {
+		return c.ClientSecret, nil
+	}
+	values, err := c.secrets.ResolveNames(ctx, "auth.sign_in", []string{c.SecretName})
+	return values[c.SecretName], err
+}
+
+// providerConfig returns the configuration of the sign-in of people. secrets has the client's
+// secret, if the configuration refers to one.
+func providerConfig(p *config.PeopleProvider, a *config.Auth, secrets *secrets) *identity.ProviderConfig {
+	c := &identity.ProviderConfig{Issuer: p.Issuer, ClientID: p.ClientID, Scopes: p.Scopes, Lifetime: p.Lifetime,
+		Redirect: strings.TrimSuffix(a.Resource, "/mcp") + console.BackPath}
+	if p.SecretName != "" || p.ClientSecret != "" {
+		c.Secret = clientSecret{p, secrets}
+	}
+	return c
 }
 
 // signInRecord records sign-ins.
@@ -159,10 +190,10 @@ func (k recordedKeys) recordChange(ctx context.Context, action, name string, det
 }
 
 // addAuthentication adds authentication and the API keys to the configuration of the HTTP API.
-func (d *Daemon) addAuthentication(c httpapi.Config) httpapi.Config {
+func (d *Daemon) addAuthentication(a *identity.Authenticator, c httpapi.Config) httpapi.Config {
 	c.Keys, c.AnyHost = recordedKeys{d.keys, d.audit, d.upstreams}, d.cfg.Settings.AnyHost()
 	c.SecretKeeper = d.upstreams.secrets
-	if a := d.authenticator(); a != nil {
+	if a != nil {
 		c.Authenticator, c.Resource = a, a.Metadata()
 	}
 	return c

@@ -20,6 +20,8 @@ import (
 type AuthenticatorConfig struct {
 	Keys    *Keys    // nil: no API keys
 	Issuers []Issuer // none: no OAuth
+	// Provider is the OpenID provider at which people sign in with a browser; nil: none.
+	Provider *ProviderConfig
 	// Resource is the address of this server's MCP endpoint, as agents know it:
 	// "https://biplane.example.com/mcp" (RFC 8707). It is required if there are Issuers.
 	Resource string
@@ -38,9 +40,10 @@ type AuthenticatorConfig struct {
 // MCP specification (basic/authorization), and also accepts API keys. It is safe for concurrent
 // use.
 type Authenticator struct {
-	cfg     AuthenticatorConfig
-	issuers []*issuer
-	events  *events
+	cfg      AuthenticatorConfig
+	issuers  []*issuer
+	provider *provider // nil: none
+	events   *events
 }
 
 // New returns an Authenticator.
@@ -55,6 +58,9 @@ func New(c AuthenticatorConfig) *Authenticator {
 	for _, i := range c.Issuers {
 		a.issuers = append(a.issuers, newIssuer(i, c.Resource, c.Roles, c.HTTP, c.Clock, c.Log))
 	}
+	if c.Provider != nil {
+		a.provider = newProvider(*c.Provider, c)
+	}
 	return a
 }
 
@@ -66,8 +72,11 @@ func (a *Authenticator) Authenticate(r *http.Request, n Need) (tool.Principal, e
 	token, bad := bearerToken(r)
 	if bad == "" {
 		ev.Method = "token"
-		if strings.HasPrefix(token, keyPrefix) {
+		switch {
+		case strings.HasPrefix(token, keyPrefix):
 			ev.Method = "key"
+		case strings.HasPrefix(token, ticketPrefix):
+			ev.Method = "browser"
 		}
 	}
 	p, no := a.findPrincipal(r.Context(), &ev, token, bad)
@@ -101,6 +110,8 @@ func (a *Authenticator) findPrincipal(ctx context.Context, ev *Event, token, bad
 		return none, newRejection(bad, "sign in: send an API key or an access token, as Authorization: Bearer ...")
 	case bad != "":
 		return none, newRejection(bad, "invalid Authorization header: send it once, as Bearer <token>")
+	case ev.Method == "browser":
+		return a.provider.verifyTicket(token, ev.Time)
 	case ev.Method == "token" && len(a.issuers) == 0:
 		return none, newRejection(ReasonMalformed, "this is not an API key, and only API keys are accepted here")
 	case ev.Method == "token":

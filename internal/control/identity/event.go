@@ -28,13 +28,14 @@ const (
 	ReasonIssuerDown = "the issuer can't be reached"
 	ReasonScope      = "insufficient scope"
 	ReasonRole       = "insufficient role"
+	ReasonAttempt    = "sign-in not completed" // with a browser
 )
 
 // An Event is an accepted or refused sign-in.
 type Event struct {
 	Time      time.Time
 	Accepted  bool
-	Method    string         // "key", "token"; empty if no credential was presented
+	Method    string         // "key", "token", "browser"; empty if no credential was presented
 	Principal tool.Principal // zero if it isn't verified
 	// Claimed is the unverified identity: the name of a key, or an issuer and a subject. Its length
 	// is limited.

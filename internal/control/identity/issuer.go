@@ -56,6 +56,7 @@ const (
 type issuer struct {
 	Issuer
 	algorithms []jose.SignatureAlgorithm
+	types      []string // allowed media types of tokens
 	keys       *keySet
 }
 
@@ -70,7 +71,8 @@ func newIssuer(i Issuer, resource string, roles map[string][]string, client *htt
 	if i.Roles == nil {
 		i.Roles = roles
 	}
-	return &issuer{Issuer: i, algorithms: toAlgorithms(i.Algorithms), keys: newKeySet(i, client, clock, log)}
+	return &issuer{Issuer: i, algorithms: toAlgorithms(i.Algorithms), types: accessTokenTypes,
+		keys: newKeySet(i, client, clock, log)}
 }
 
 // A rejection says why a token is not accepted.
@@ -84,26 +86,18 @@ func newRejection(reason, format string, a ...any) *rejection {
 	return &rejection{reason: reason, detail: fmt.Sprintf(format, a...)}
 }
 
-// types are the media types that an access token may have (RFC 9068, section 2.1). Most issuers
-// write JWT, or none. Other kinds of tokens signed with the same keys have other types.
-var types = []string{"", "jwt", "at+jwt", "application/at+jwt"}
+// accessTokenTypes are the media types that an access token may have (RFC 9068, section 2.1). Most
+// issuers write JWT, or none. Other kinds of tokens signed with the same keys have other types.
+var accessTokenTypes = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 
 // verifyToken verifies a token and returns its principal. It checks the form, the issuer, the
 // algorithm, the signature, and then everything else, so that nothing is trusted before its author
 // is known.
 func (a *Authenticator) verifyToken(ctx context.Context, text string, now time.Time) (tool.Principal, *rejection) {
 	none := tool.Principal{}
-	if len(text) > tokenBytes {
-		return none, newRejection(ReasonOversize, "the token has %d bytes: at most %d", len(text), tokenBytes)
-	}
-	t, err := jwt.ParseSigned(text, toAlgorithms(Algorithms()))
-	var alg *jose.ErrUnexpectedSignatureAlgorithm
-	switch {
-	case errors.As(err, &alg):
-		return none, newRejection(ReasonAlgorithm,
-			"tokens signed with %q are not accepted", truncateText(string(alg.Got)))
-	case err != nil || len(t.Headers) != 1 || strings.Count(text, ".") != 2:
-		return none, newRejection(ReasonMalformed, "the token is neither an API key nor a signed JSON Web Token")
+	t, no := parseToken(text)
+	if no != nil {
+		return none, no
 	}
 	var unproven struct {
 		Issuer  string `json:"iss"`
@@ -131,6 +125,23 @@ func (a *Authenticator) verifyToken(ctx context.Context, text string, now time.T
 	return none, no
 }
 
+// parseToken parses a token that is signed with one of Algorithms.
+func parseToken(text string) (*jwt.JSONWebToken, *rejection) {
+	if len(text) > tokenBytes {
+		return nil, newRejection(ReasonOversize, "the token has %d bytes: at most %d", len(text), tokenBytes)
+	}
+	t, err := jwt.ParseSigned(text, toAlgorithms(Algorithms()))
+	var alg *jose.ErrUnexpectedSignatureAlgorithm
+	switch {
+	case errors.As(err, &alg):
+		return nil, newRejection(ReasonAlgorithm,
+			"tokens signed with %q are not accepted", truncateText(string(alg.Got)))
+	case err != nil || len(t.Headers) != 1 || strings.Count(text, ".") != 2:
+		return nil, newRejection(ReasonMalformed, "the token is neither an API key nor a signed JSON Web Token")
+	}
+	return t, nil
+}
+
 // verifyToken checks everything about a token except the meaning of its claims. until is its
 // expiry.
 func (i *issuer) verifyToken(ctx context.Context, t *jwt.JSONWebToken, now time.Time) (_ claims, until time.Time,
@@ -140,8 +151,8 @@ func (i *issuer) verifyToken(ctx context.Context, t *jwt.JSONWebToken, now time.
 	if !slices.Contains(i.algorithms, alg) {
 		return nil, until, newRejection(ReasonAlgorithm, "tokens from this issuer signed with %s are not accepted", alg)
 	}
-	if typ, _ := h.ExtraHeaders[jose.HeaderType].(string); !slices.Contains(types, strings.ToLower(typ)) {
-		return nil, until, newRejection(ReasonMalformed, "the token has type %q: send an access token instead",
+	if typ, _ := h.ExtraHeaders[jose.HeaderType].(string); !slices.Contains(i.types, strings.ToLower(typ)) {
+		return nil, until, newRejection(ReasonMalformed, "the token has type %q, which is not accepted here",
 			truncateText(typ))
 	}
 	keys, err := i.keys.findKeys(ctx, h.KeyID, alg)
@@ -226,7 +237,15 @@ func (i *issuer) toPrincipal(c claims) (tool.Principal, *rejection) {
 // principalRoles returns the roles of a principal, according to the configuration. If it has no
 // rules for User, a principal without another role is a User.
 func (i *issuer) principalRoles(id string, p tool.Principal) []string {
-	var out []string
+	out := i.matchRoles(id, p)
+	if _, told := i.Roles[User]; !told && len(out) == 0 {
+		return []string{User}
+	}
+	return out
+}
+
+// matchRoles returns the roles whose rules match a principal.
+func (i *issuer) matchRoles(id string, p tool.Principal) (out []string) {
 	for _, role := range Roles() {
 		if slices.ContainsFunc(i.Roles[role], func(rule string) bool {
 			kind, value, _ := strings.Cut(rule, ":")
@@ -235,9 +254,6 @@ func (i *issuer) principalRoles(id string, p tool.Principal) []string {
 		}) {
 			out = append(out, role)
 		}
-	}
-	if _, told := i.Roles[User]; !told && len(out) == 0 {
-		return []string{User}
 	}
 	return out
 }

@@ -189,14 +189,18 @@ func isOwnPage(p string) bool {
 	})
 }
 
-type signInData struct{ Next, Problem string }
+type signInData struct {
+	Next, Problem string
+	Provider      string // name of the identity provider; empty: none
+}
 
 func (s *Server) signInForm(v *visit) error {
 	if !v.access.SignIn {
 		http.Redirect(v.w, v.r, "/", http.StatusSeeOther)
 		return nil
 	}
-	s.renderPage(v, http.StatusOK, "sign-in.html", signInData{Next: safeNext(v.r.URL.Query().Get("next"))})
+	s.renderPage(v, http.StatusOK, "sign-in.html", signInData{Next: safeNext(v.r.URL.Query().Get("next")),
+		Provider: providerName(s, v)})
 	return nil
 }
 
@@ -215,7 +219,8 @@ func (s *Server) signIn(v *visit) error {
 		if no := (*identity.Refusal)(nil); errors.As(err, &no) {
 			status = no.Status
 		}
-		s.renderPage(v, status, "sign-in.html", signInData{Next: next, Problem: tool.AsError(err).Msg})
+		s.renderPage(v, status, "sign-in.html", signInData{Next: next, Problem: tool.AsError(err).Msg,
+			Provider: providerName(s, v)})
 		return nil
 	}
 	s.endSession(v.r)

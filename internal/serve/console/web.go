@@ -4,8 +4,9 @@
 //
 // The pages are HTML from templates, with one style sheet and one script, all embedded in the
 // binary. They work without the script, and use no external resources. They require the same
-// sign-in as the HTTP API: a form accepts an API key or an access token, a cookie holds the name of
-// the session, and the credential is checked with each request. A page reads and changes what it
+// sign-in as the HTTP API: a form accepts an API key or an access token, or people sign in at an
+// identity provider. A cookie holds the name of the session, and the credential is checked with
+// each request. A page reads and changes what it
 // shows through the API, in process, with that credential. What comes from outside is not trusted:
 // it is escaped for HTML, and invisible characters are shown as escapes.
 package console
@@ -37,10 +38,12 @@ type Config struct {
 	// Program returns the source of the program that made a call, or "" if it is not kept. It may
 	// be nil.
 	Program func(ctx context.Context, r *approval.Request) string
-	SignIns SignIns          // nil: none
-	Secure  bool             // browsers use TLS: cookies are restricted to it
-	Log     *slog.Logger     // nil: none
-	Clock   *wallclock.Clock // nil: the system's
+	SignIns SignIns // nil: none
+	// Provider signs people in at an identity provider; nil: only with a key or a token.
+	Provider Provider
+	Secure   bool             // browsers use TLS: cookies are restricted to it
+	Log      *slog.Logger     // nil: none
+	Clock    *wallclock.Clock // nil: the system's
 }
 
 // A Server serves the pages. It is safe for concurrent use.
@@ -174,6 +177,8 @@ func listPages() []page {
 		{"GET " + connectedPath, looks, (*Server).completeSignIn},
 		{"GET /sign-in", anyone, (*Server).signInForm},
 		{"POST /sign-in", anyone, (*Server).signIn},
+		{"GET " + beginPath, anyone, beginAtProvider},
+		{"GET " + BackPath, anyone, finishAtProvider},
 		{"POST /sign-out", anyone, (*Server).signOut},
 		{"GET /style.css", anyone, (*Server).serveFile},
 		{"GET /console.js", anyone, (*Server).serveFile},

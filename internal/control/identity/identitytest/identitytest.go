@@ -16,6 +16,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +41,38 @@ type Issuer struct {
 	down    bool
 	serial  int
 	codes   map[string]url.Values // pending authorizations, by code: the parameters of the request
+	people  person
+	paths   map[string]http.HandlerFunc // answers instead of its own, by path
+}
+
+// A person is whom the issuer signs in.
+type person struct {
+	claims, header Claims // changes of the ID token
+	secret         string // of the client; empty: none is required
+}
+
+// SetPerson sets the changes of the ID tokens that are issued from now on, and the secret that the
+// client must have.
+func (i *Issuer) SetPerson(secret string, claims, header Claims) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.people = person{claims, header, secret}
+}
+
+// HandlePath makes f answer the requests for a path; nil restores the issuer's own answer.
+func (i *Issuer) HandlePath(path string, f http.HandlerFunc) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.paths == nil {
+		i.paths = map[string]http.HandlerFunc{}
+	}
+	i.paths[path] = f
+}
+
+func (i *Issuer) handlerOf(path string) http.HandlerFunc {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.paths[path]
 }
 
 // NewIssuer starts an issuer on a loopback address, with one key, for ES256. Close stops it.
@@ -58,6 +92,10 @@ func (i *Issuer) Close() { i.server.Close() }
 // ServeHTTP serves the metadata and the keys. It issues tokens for the subject "ann" to clients
 // that use PKCE, without asking a user.
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f := i.handlerOf(r.URL.Path); f != nil {
+		f(w, r)
+		return
+	}
 	var v any
 	if r.URL.Path == "/token" {
 		if v = i.exchangeCode(r); v == nil {
@@ -105,7 +143,8 @@ func (i *Issuer) describeIssuer() metadata {
 	return metadata{
 		Issuer: i.URL, Keys: i.URL + "/keys", AuthorizationEndpoint: i.URL + "/authorize",
 		TokenEndpoint: i.URL + "/token", ResponseTypes: []string{"code"}, ChallengeMethods: []string{"S256"},
-		AuthMethods: []string{"none"}, SubjectTypes: []string{"public"}, SigningAlgorithms: []string{"RS256"},
+		AuthMethods:  []string{"none", "client_secret_basic"},
+		SubjectTypes: []string{"public"}, SigningAlgorithms: []string{"RS256"},
 	}
 }
 
@@ -114,6 +153,7 @@ type tokenAnswer struct {
 	Token   string `json:"access_token"`
 	Type    string `json:"token_type"`
 	Seconds int    `json:"expires_in"`
+	ID      string `json:"id_token,omitempty"`
 }
 
 // exchangeCode exchanges a code for a token, for the client and resource of the authorization (RFC
@@ -122,7 +162,12 @@ func (i *Issuer) exchangeCode(r *http.Request) any {
 	i.mu.Lock()
 	asked := i.codes[r.FormValue("code")]
 	delete(i.codes, r.FormValue("code"))
+	who := i.people
 	i.mu.Unlock()
+	_, password, _ := r.BasicAuth()
+	if password, err := url.QueryUnescape(password); err != nil || password != who.secret { // RFC 6749, section 2.3.1
+		return nil
+	}
 	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
 	if asked == nil || asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) {
 		return nil
@@ -132,7 +177,19 @@ func (i *Issuer) exchangeCode(r *http.Request) any {
 	if err != nil {
 		return nil
 	}
-	return tokenAnswer{token, "Bearer", 3600}
+	out := tokenAnswer{Token: token, Type: "Bearer", Seconds: 3600}
+	if slices.Contains(strings.Fields(asked.Get("scope")), "openid") {
+		claims := i.ValidClaims("ann", asked.Get("client_id"), time.Now(), Claims{"scope": nil, "client_id": nil,
+			"nonce": asked.Get("nonce")})
+		maps.Copy(claims, who.claims)
+		maps.DeleteFunc(claims, func(_ string, v any) bool { return v == nil })
+		header := Claims{"typ": "JWT"}
+		maps.Copy(header, who.header)
+		if out.ID, err = i.SignToken(claims, header); err != nil {
+			return nil
+		}
+	}
+	return out
 }
 
 // RotateKey creates a new key for an algorithm, signs with it from now on, and serves it. If alone
