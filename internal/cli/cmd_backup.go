@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 
 	"filippo.io/age"
@@ -15,7 +16,7 @@ import (
 )
 
 func backupCommand(a *app) *cobra.Command {
-	var passphrase string
+	var output, passphrase string
 	var recipients []string
 	c := &cobra.Command{
 		Use:   "backup FILE",
@@ -30,6 +31,9 @@ First a checkpoint of the record is made, which biplane restore compares the res
   biplane backup monday.backup --recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
 			to, err := readRecipients(passphrase, recipients)
 			if err != nil {
 				return err
@@ -47,12 +51,14 @@ First a checkpoint of the record is made, which biplane restore compares the res
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.Out, "%s: %s, %s\n", cleanLine(args[0]), text.Count(b.Files, "file"), bytesText(b.Bytes))
-				return nil
+				return a.printOutput(output, b, func(w io.Writer) {
+					fmt.Fprintf(w, "%s: %s, %s\n", cleanLine(args[0]), text.Count(b.Files, "file"), bytesText(b.Bytes))
+				})
 			})
 		},
 	}
 	c.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase in its first line")
+	addOutput(c, &output)
 	c.Flags().StringArrayVar(&recipients, "recipient", nil, "age `recipient` that can decrypt it; may be repeated")
 	return c
 }
@@ -83,7 +89,7 @@ func readRecipients(passphrase string, recipients []string) (to []age.Recipient,
 }
 
 func restoreCommand(a *app) *cobra.Command {
-	var passphrase, identity string
+	var output, passphrase, identity string
 	c := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Make a data folder from a backup",
@@ -97,6 +103,9 @@ afterwards is unknown.`,
   biplane restore monday.backup --identity key.txt --data-dir /srv/biplane`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
 			with, err := readIdentities(passphrase, identity)
 			if err != nil {
 				return err
@@ -109,12 +118,14 @@ afterwards is unknown.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.Out, "%s: %s of %s, from %s by biplane %s; the record is intact: %d entries\n", cfg.DataDir,
-				bytesText(b.Bytes), text.Count(b.Files, "file"), formatMoment(b.Created), b.Version, b.Report.Size)
-			return nil
+			return a.printOutput(output, b, func(w io.Writer) {
+				fmt.Fprintf(w, "%s: %s of %s, from %s by biplane %s; the record is intact: %d entries\n", cfg.DataDir,
+					bytesText(b.Bytes), text.Count(b.Files, "file"), formatMoment(b.Created), b.Version, b.Report.Size)
+			})
 		},
 	}
 	c.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase in its first line")
+	addOutput(c, &output)
 	c.Flags().StringVar(&identity, "identity", "", "`file` with age identities, as age-keygen writes it")
 	return c
 }

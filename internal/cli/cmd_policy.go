@@ -42,10 +42,11 @@ and ask-for-writes.`,
 }
 
 func policyShowCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var output string
+	c := &cobra.Command{
 		Use:     "show [NAME]",
 		Short:   "Print a built-in policy, as a starting point; without a name, list them",
-		Example: "  biplane policy show ask-for-writes > policies/base.cedar",
+		Example: "  biplane policy show ask-for-writes > policies/base.cedar\n  biplane policy show -o json",
 		Args:    atMost(1, "one NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			name := ""
@@ -53,20 +54,24 @@ func policyShowCommand(a *app) *cobra.Command {
 				name = args[0]
 			}
 			if name == "" {
-				for _, n := range policy.Starters() {
-					fmt.Fprintln(a.Out, n)
-				}
-				return nil
+				return a.printOutput(output, policy.Starters(), func(w io.Writer) {
+					for _, n := range policy.Starters() {
+						fmt.Fprintln(w, n)
+					}
+				})
 			}
 			f, ok := policy.Starter(name)
 			if !ok {
 				return tool.Errorf(tool.NotFound, "there is no starter policy %q: it is one of %s", text.Clip(name, 40),
 					strings.Join(policy.Starters(), ", "))
 			}
-			fmt.Fprintf(a.Out, "%s", f.Text)
-			return nil
+			return a.printOutput(output, api.PolicyFile{Name: f.Name, Text: string(f.Text)}, func(w io.Writer) {
+				fmt.Fprintf(w, "%s", f.Text)
+			})
 		},
 	}
+	addOutput(c, &output)
+	return c
 }
 
 // policyFiles reads the policies of a folder; nil if dir is empty.

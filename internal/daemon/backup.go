@@ -19,11 +19,11 @@ import (
 
 // A Backup is the result of WriteBackup and of RestoreBackup.
 type Backup struct {
-	Created time.Time        // when the copy was made
-	Version string           // of the Biplane that made it
-	Files   int              // in the archive
-	Bytes   int64            // of these files
-	Report  *api.AuditReport // on the restored record; nil for WriteBackup
+	Created time.Time        `json:"created"`          // when the copy was made
+	Version string           `json:"version"`          // of the Biplane that made it
+	Files   int              `json:"files"`            // in the archive
+	Bytes   int64            `json:"bytes"`            // of these files
+	Report  *api.AuditReport `json:"record,omitempty"` // on the restored record; nil for WriteBackup
 }
 
 func newBackup(m *backup.Manifest) *Backup {
