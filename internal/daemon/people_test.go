@@ -9,33 +9,67 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/identity/identitytest"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/lab/peertest"
 )
 
-// TestPeopleSignIn signs people in to the console at an OpenID provider, with a client secret that
-// the configuration refers to.
-func TestPeopleSignIn(t *testing.T) {
+// runForPeople runs a daemon at which people sign in at an issuer, with a client secret that the
+// configuration refers to. base is its address under a host name.
+func runForPeople(t *testing.T, dir, host string) (i *identitytest.Issuer, base string, stop func()) {
+	t.Helper()
 	i, err := identitytest.NewIssuer()
 	if err != nil {
 		t.Fatalf("identitytest.NewIssuer: %v", err)
 	}
-	defer i.Close()
+	t.Cleanup(i.Close)
 	i.SetPerson("the client's", identitytest.Claims{"groups": []string{"leads"}}, nil)
-	address := "127.0.0.1:" + peertest.Port(t)
-	dir := t.TempDir()
+	port := peertest.Port(t)
+	base = "http://" + host + ":" + port
 	if err := os.WriteFile(filepath.Join(dir, "CLIENT"), []byte("the client's"), 0o600); err != nil {
 		t.Fatalf("os.WriteFile: %v", err)
 	}
 	s, err := parse(filepath.Join(dir, "biplane.yaml"), "secrets: [{ file: . }]\nauth:\n  keys: false\n"+
-		"  resource: 'http://"+address+"/mcp'\n  sign_in:\n    issuer: '"+i.URL+"'\n    client_id: biplane\n"+
+		"  resource: '"+base+"/mcp'\n  sign_in:\n    issuer: '"+i.URL+"'\n    client_id: biplane\n"+
 		"    client_secret: '${secret:CLIENT}'\n    roles: { auditor: ['group:leads'] }\n")
 	if err != nil {
 		t.Fatalf("parse: %v", err)
 	}
-	_, stop := runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: address})
+	_, stop = runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:" + port})
+	return i, base, stop
+}
+
+// TestBrowserPeople signs in at an issuer of another site with a real browser, which applies the
+// rules for cookies and the policy for content.
+func TestBrowserPeople(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	browserPath(t)
+	_, base, stop := runForPeople(t, t.TempDir(), "localhost") // the issuer is at 127.0.0.1
+	defer stop()
+	c := newChrome(t, base)
+	var at string
+	c.do(t, c.ctx, chromedp.Navigate(base+"/audit?kind=sign-in"), chromedp.WaitVisible("input[name=key]"),
+		chromedp.Click("a.button"), chromedp.WaitVisible("header .who"), chromedp.Location(&at))
+	if at != base+"/audit?kind=sign-in" {
+		t.Errorf("after the sign-in the browser is at %s, want the page that was asked for", at)
+	}
+	c.do(t, c.ctx, chromedp.Submit("form[action='/sign-out']"), chromedp.WaitVisible("input[name=key]"))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.problems) > 0 {
+		t.Errorf("the browser reports %s", strings.Join(c.problems, "\n"))
+	}
+}
+
+// TestPeopleSignIn signs people in to the console at an OpenID provider.
+func TestPeopleSignIn(t *testing.T) {
+	dir := t.TempDir()
+	i, base, stop := runForPeople(t, dir, "127.0.0.1")
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatalf("cookiejar.New: %v", err)
@@ -43,7 +77,7 @@ func TestPeopleSignIn(t *testing.T) {
 	c := &http.Client{Jar: jar}
 	load := func(path string) (*http.Response, string) {
 		t.Helper()
-		resp, err := c.Get("http://" + address + path)
+		resp, err := c.Get(base + path)
 		if err != nil {
 			t.Fatalf("get %s: %v", path, err)
 		}
@@ -81,7 +115,7 @@ func TestPeopleSignIn(t *testing.T) {
 		strings.Contains(text, "<script>") {
 		t.Errorf("an unexpected answer: %s\n%s", resp.Status, text)
 	}
-	if resp, err := c.PostForm("http://"+address+"/sign-out", nil); err != nil {
+	if resp, err := c.PostForm(base+"/sign-out", nil); err != nil {
 		t.Errorf("sign out: %v", err)
 	} else {
 		resp.Body.Close()

@@ -190,6 +190,23 @@ model = "y"
 url = "https://docs"
 `
 
+// TestTargetsAtHome checks that the working folder may be the home folder, where the files of
+// projects are those of the user.
+func TestTargetsAtHome(t *testing.T) {
+	m := Machine{OS: "linux", Home: "/home/a", Folder: "/home/a"}
+	for _, project := range []bool{false, true} {
+		var ids []string
+		for _, target := range ListTargets(m, project) {
+			ids = append(ids, target.ID)
+		}
+		for _, id := range []string{"cursor", "codex", "gemini", "grok-build", "continue"} {
+			if !slices.Contains(ids, id) {
+				t.Errorf("project = %v: %s is not among %q", project, id, ids)
+			}
+		}
+	}
+}
+
 // TestInstallCodex checks the same for TOML, with later changes.
 func TestInstallCodex(t *testing.T) {
 	for _, id := range []string{"codex", "grok-build"} {

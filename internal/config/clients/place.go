@@ -42,7 +42,10 @@ func (f format) isTOML() bool { return f == codex || f == grok }
 
 // ListPlaces returns the files in which the known clients keep their servers, whether or not they
 // exist. Files of the project come first.
-func ListPlaces(m Machine) []Place {
+func ListPlaces(m Machine) []Place { return dropDuplicates(listAllPlaces(m)) }
+
+// listAllPlaces is ListPlaces without dropping duplicates.
+func listAllPlaces(m Machine) []Place {
 	data := m.dataFolder()
 	home := func(path ...string) string { return filepath.Join(append([]string{m.Home}, path...)...) }
 	claude, codexHome := m.Env["CLAUDE_CONFIG_DIR"], m.Env["CODEX_HOME"]
@@ -104,7 +107,7 @@ func ListPlaces(m Machine) []Place {
 		filepath.Join(data, "anythingllm-desktop", "storage", "plugins", "anythingllm_mcp_servers.json"))
 	// Its core/context/mcp/json/loadJsonMcpConfigs.ts reads all JSON files in this folder.
 	user("Continue", claudeCode, home(".continue", "mcpServers", "mcp.json"))
-	return dropDuplicates(out)
+	return out
 }
 
 // dropDuplicates drops files that are in the list twice, as when the working folder is the home

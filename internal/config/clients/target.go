@@ -25,7 +25,7 @@ const insiders = "VS Code Insiders"
 // ListTargets returns the clients that Biplane can be put into. If project is true, the files are
 // those of the project in the working folder.
 func ListTargets(m Machine, project bool) (out []Target) {
-	for _, p := range ListPlaces(m) {
+	for _, p := range listAllPlaces(m) { // the home folder may be the working folder
 		if (p.folder != "") != project || filepath.Base(p.File) == "settings.json" && p.format == vscode {
 			continue
 		}

@@ -288,6 +288,10 @@ func TestHostileDiscovery(t *testing.T) {
 	} {
 		r = newBrowserRig(t, "")
 		r.issuer.HandlePath(at, answer)
+		check := identity.ProviderConfig{Issuer: identity.Issuer{Issuer: r.issuer.URL}, ClientID: "biplane"}
+		if said, err := identity.CheckProvider(t.Context(), check); err == nil {
+			t.Errorf("%s: the check says %q, want an error", name, said)
+		}
 		address, _, err := r.BeginSignIn(t.Context(), "/")
 		if tool.AsError(err).Kind != tool.Unavailable {
 			t.Errorf("%s: address %q, error %v, want kind unavailable", name, address, err)
@@ -299,6 +303,9 @@ func TestHostileDiscovery(t *testing.T) {
 		r.clock.Advance(time.Minute)
 		if _, _, err := r.BeginSignIn(t.Context(), "/"); err != nil {
 			t.Errorf("%s: a minute later: %v", name, err)
+		}
+		if said, err := identity.CheckProvider(t.Context(), check); err != nil || !strings.Contains(said, "1 signing key") {
+			t.Errorf("%s: the check says %q, %v, want the number of keys", name, said, err)
 		}
 	}
 }

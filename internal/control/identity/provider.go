@@ -14,6 +14,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -67,9 +68,9 @@ type providerMetadata struct {
 }
 
 func newProvider(c ProviderConfig, a AuthenticatorConfig) *provider {
-	text := make([]byte, secret.KeySize)
-	_, _ = rand.Read(text) // it never fails: it crashes the process instead
-	key, err := secret.NewKey(text)
+	random := make([]byte, secret.KeySize)
+	_, _ = rand.Read(random) // it never fails: it crashes the process instead
+	key, err := secret.NewKey(random)
 	if err != nil {
 		panic(err) // the size is right
 	}
@@ -94,7 +95,8 @@ func CheckProvider(ctx context.Context, c ProviderConfig) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s answers; people sign in at %s; %d signing keys", m.Issuer, m.Authorization, len(keys)), nil
+	return fmt.Sprintf("%s answers: people sign in at %s, %s", m.Issuer, m.Authorization,
+		text.Count(len(keys), "signing key")), nil
 }
 
 // loadMetadata returns the provider's metadata. It fetches them every ten minutes, and never twice
