@@ -304,7 +304,8 @@ func TestHostileDiscovery(t *testing.T) {
 		if _, _, err := r.BeginSignIn(t.Context(), "/"); err != nil {
 			t.Errorf("%s: a minute later: %v", name, err)
 		}
-		if said, err := identity.CheckProvider(t.Context(), check); err != nil || !strings.Contains(said, "1 signing key") {
+		said, err := identity.CheckProvider(t.Context(), check)
+		if err != nil || !strings.Contains(said, "1 signing key") {
 			t.Errorf("%s: the check says %q, %v, want the number of keys", name, said, err)
 		}
 	}
