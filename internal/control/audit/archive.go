@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/control/audit/proof"
 	"github.com/biplane-dev/biplane/internal/control/audit/segment"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -142,14 +143,14 @@ func (c *archiveCheck) isAbsent(seq int64) bool {
 // that says that leaves are in another one says nothing about the leaves.
 type signedSegments struct {
 	view   View
-	public string
+	signer *proof.Signer // its keys are created on first use
 	all    []segment.Stored
 	known  map[string]bool // by name
 }
 
 // newSignedSegments returns the segments of a view.
 func (l *Log) newSignedSegments(v View) *signedSegments {
-	return &signedSegments{view: v, public: l.signer.Public(), known: map[string]bool{}}
+	return &signedSegments{view: v, signer: l.signer, known: map[string]bool{}}
 }
 
 // hasSegment reports whether a segment has a signed header.
@@ -164,7 +165,7 @@ func (s *signedSegments) hasSegment(name string) bool {
 		if segment.FileName(one.First, one.Last) != name {
 			continue
 		}
-		h, err := segment.ParseHeader(one.Note, s.public)
+		h, err := segment.ParseHeader(one.Note, s.signer.Public())
 		s.known[name] = err == nil && h.FileName() == name
 	}
 	return s.known[name]
