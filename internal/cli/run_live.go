@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/term"
 
@@ -41,9 +42,18 @@ func (a *app) followRun(ctx context.Context, client *api.Client, output string) 
 	return l
 }
 
+// followAfter is how long a program runs before its output is shown while it runs: most programs end
+// before, and following them would only delay their answer.
+const followAfter = 50 * time.Millisecond
+
 // followExecution shows an execution until it ends, waits for a person, or ctx is done. Errors are
 // left to Run.
 func (l *liveRun) followExecution(ctx context.Context, client *api.Client, id string) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(followAfter):
+	}
 	version := "none"
 	for ctx.Err() == nil {
 		d, err := client.Watch(ctx, id, version)
