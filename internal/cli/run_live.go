@@ -42,7 +42,7 @@ func (a *app) followRun(ctx context.Context, client *api.Client, output string) 
 	return l
 }
 
-// followAfter is how long a program runs before its output is shown while it runs: most programs end
+// followAfter is how long a program runs before its output is shown meanwhile. Most programs end
 // before, and following them would only delay their answer.
 const followAfter = 50 * time.Millisecond
 
