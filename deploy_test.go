@@ -222,7 +222,7 @@ func TestComposeAndUnit(t *testing.T) {
 			keys[section+key] = value
 		}
 	}
-	for key, want := range map[string]string{"Type": "notify-reload", "KillMode": "mixed", "NoNewPrivileges": "yes"} {
+	for key, want := range map[string]string{"Type": "notify", "KillMode": "mixed", "NoNewPrivileges": "yes"} {
 		if keys["[Service]"+key] != want {
 			t.Errorf("the unit has %s=%s, want %s", key, keys["[Service]"+key], want)
 		}
