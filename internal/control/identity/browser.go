@@ -158,10 +158,10 @@ func (p *provider) finishAttempt(r *http.Request, sealed string, now time.Time) 
 	if len(q["code"]) != 1 || q.Get("code") == "" {
 		return who, "", newRejection(ReasonAttempt, "the identity provider's answer has no code: sign in again")
 	}
-	id, err := p.exchangeCode(r.Context(), m, q.Get("code"), t.Verifier)
+	id, err := p.exchangeCode(r, m, t.Verifier)
 	if err != nil {
 		p.issuer.keys.log.Warn("code of a sign-in not exchanged", "issuer", m.Issuer, "err", err)
-		if e := (*tool.Error)(nil); errors.As(err, &e) && e.Kind == tool.Unavailable {
+		if e := (*tool.Error)(nil); errors.As(err, &e) && (e.Kind == tool.Unavailable || e.Kind == tool.Limit) {
 			return who, "", newRejection(ReasonIssuerDown, "%s", e.Msg)
 		}
 		return who, "", newRejection(ReasonAttempt, "the identity provider issued no ID token: sign in again; the "+

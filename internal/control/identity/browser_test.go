@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -258,6 +259,40 @@ func TestHostileTokenEndpoint(t *testing.T) {
 	if len(stolen) > 0 {
 		t.Error("the code was sent to another server")
 	}
+}
+
+// TestManySignIns checks that codes from one address, whose provider never answers, leave room for
+// others.
+func TestManySignIns(t *testing.T) {
+	r := newBrowserRig(t, "")
+	attempt, answer := r.visitProvider(t)
+	arrived, answers := make(chan struct{}, 100), make(chan struct{})
+	r.issuer.HandlePath("/token", func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-answers
+	})
+	var wg sync.WaitGroup
+	comeFrom := func(address string) *identity.Refusal {
+		req := httptest.NewRequest(http.MethodGet, answer.String(), nil)
+		req.RemoteAddr = address
+		_, _, err := r.FinishSignIn(req, attempt)
+		var no *identity.Refusal
+		errors.As(err, &no)
+		return no
+	}
+	for range 16 {
+		wg.Go(func() { comeFrom("192.0.2.1:1000") })
+	}
+	for range 16 {
+		<-arrived
+	}
+	if no := comeFrom("192.0.2.1:1000"); no == nil || no.Status != http.StatusServiceUnavailable {
+		t.Errorf("the 17th code from an address: %v, want status 503", no)
+	}
+	wg.Go(func() { comeFrom("198.51.100.1:1000") })
+	<-arrived // of the other address
+	close(answers)
+	wg.Wait()
 }
 
 // TestHostileDiscovery checks what the provider's metadata may say.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"sync"
@@ -16,7 +17,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
-	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
 // A ProviderConfig configures the sign-in of people with their browsers, at an OpenID provider.
@@ -48,7 +49,7 @@ type provider struct {
 	client    *http.Client
 	clock     *wallclock.Clock
 	key       *secret.Key   // of this process; a restart signs everyone out
-	exchanges chan struct{} // a slot for each code that is exchanged
+	exchanges *queue.Shares // of codes that are exchanged for tokens, by address
 
 	mu        sync.Mutex
 	metadata  *providerMetadata // nil: not fetched yet
@@ -81,7 +82,7 @@ func newProvider(c ProviderConfig, a AuthenticatorConfig) *provider {
 	i := newIssuer(c.Issuer, "", a.Roles, a.HTTP, a.Clock, a.Log)
 	i.types = idTokenTypes
 	return &provider{cfg: c, issuer: i, client: a.HTTP, clock: a.Clock, key: key,
-		exchanges: make(chan struct{}, mostExchanges)}
+		exchanges: queue.NewShares("sign-ins at the identity provider", "under way", mostExchanges)}
 }
 
 // CheckProvider fetches the metadata and the keys of a provider, and describes them.
@@ -160,14 +161,26 @@ func (p *provider) oauthConfig(m *providerMetadata, clientSecret string) *oauth2
 	return c
 }
 
-// exchangeCode exchanges a code for an ID token.
-func (p *provider) exchangeCode(ctx context.Context, m *providerMetadata, code, verifier string) (string, error) {
-	select {
-	case p.exchanges <- struct{}{}:
-		defer func() { <-p.exchanges }()
-	default:
-		return "", tool.Errorf(tool.Unavailable, "too many people sign in at the same time: try again")
+// networkOf returns the network of an address that shares are for: for IPv6, 64 bits of it.
+func networkOf(address string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil || !a.Is6() || a.Is4In6() {
+		return address
 	}
+	p, err := a.Prefix(64)
+	if err != nil {
+		return address
+	}
+	return p.String()
+}
+
+// exchangeCode exchanges the code of a request for an ID token.
+func (p *provider) exchangeCode(r *http.Request, m *providerMetadata, verifier string) (string, error) {
+	ctx, from := r.Context(), networkOf(remoteAddress(r))
+	if err := p.exchanges.Acquire(from, 1); err != nil {
+		return "", err
+	}
+	defer p.exchanges.Release(from, 1)
 	clientSecret := ""
 	if p.cfg.Secret != nil {
 		var err error
@@ -177,7 +190,7 @@ func (p *provider) exchangeCode(ctx context.Context, m *providerMetadata, code, 
 	}
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, oauth2.HTTPClient, p.client), fetchTime)
 	defer cancel()
-	t, err := p.oauthConfig(m, clientSecret).Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	t, err := p.oauthConfig(m, clientSecret).Exchange(ctx, r.URL.Query().Get("code"), oauth2.VerifierOption(verifier))
 	var answer *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &answer):
