@@ -305,7 +305,7 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 		Profiles: endpointsOf(d.cfg.Settings), Version: d.cfg.Version, Log: d.log,
 		Local:     local,
 		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local), Resources: d.upstreams,
-		Skills: openSkills(), Executions: d.executor,
+		Skills: openSkills(), Executions: d.executor, Tasks: d.store.Executions(key),
 	})
 	auth := d.authenticator()
 	d.servers.http = httpapi.New(d.onRecord(d.addAuthentication(auth, httpapi.Config{

@@ -367,7 +367,7 @@ func (e *Executions) deleteExecutions(ctx context.Context, ids []string) error {
 	if err != nil {
 		return err
 	}
-	return e.s.writer.execAll(ctx, false, append(journalSteps(string(list)),
+	return e.s.writer.execAll(ctx, false, append(journalSteps(string(list)), dropTasksOf(string(list)),
 		step{`DELETE FROM execution WHERE id IN ` + theseIDs, []any{string(list)}}))
 }
 

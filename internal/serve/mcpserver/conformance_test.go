@@ -200,6 +200,10 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		provesImpossible(t, server)
 	})
+	t.Run("not required", func(t *testing.T) {
+		t.Parallel()
+		isNotRequired(t)
+	})
 	// The check must be able to fail, in both ways.
 	for name, c := range map[string]struct{ scenario, expected, complaint string }{
 		"unexpected failure": {"server-sse-polling", "server: []\n", "Unexpected failures"},

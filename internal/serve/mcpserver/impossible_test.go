@@ -5,7 +5,9 @@ package mcpserver_test
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -64,5 +66,35 @@ func provesImpossible(t *testing.T, server string) {
 	if got, _ := call(early, &mcp.CallToolParams{Name: "test_input_required_result_elicitation"}); len(asked) != 1 ||
 		strings.Contains(asked[0], "user_name") {
 		t.Errorf("in 2025-11-25: asked %q, got %s, want one question without its key", asked, got)
+	}
+}
+
+// isNotRequired checks that the suite doesn't run the scenarios that fail between two revisions
+// against a server of the upstream's revision.
+func isNotRequired(t *testing.T) {
+	for _, c := range []struct{ client, upstream string }{{"2025-11-25", "2026-07-28"}, {"2026-07-28", "2025-11-25"}} {
+		raw, err := os.ReadFile(filepath.Join("testdata", "conformance", c.client+"-"+c.upstream+".yaml"))
+		if err != nil {
+			t.Fatalf("os.ReadFile: %v", err)
+		}
+		n := 0
+		for line := range strings.Lines(string(raw)) {
+			entry, why, _ := strings.Cut(line, " # ")
+			scenario, ok := strings.CutPrefix(strings.TrimSpace(entry), "- ")
+			if !ok || strings.HasPrefix(why, "pending in the suite itself") {
+				continue
+			}
+			n++
+			// It is skipped before the server is contacted.
+			out, err := suite(t, "http://127.0.0.1:1/mcp", os.DevNull, "--scenario", scenario, "--spec-version",
+				c.upstream)
+			want := "SKIPPED: scenario '" + scenario + "' is not applicable at spec version " + c.upstream
+			if !strings.Contains(out, want) {
+				t.Errorf("%s with %s: got %s, %v, want it to be skipped", scenario, c.upstream, out, err)
+			}
+		}
+		if n == 0 {
+			t.Errorf("%s before %s: no scenario fails, want some", c.client, c.upstream)
+		}
 	}
 }

@@ -111,6 +111,7 @@ type Config struct {
 
 	// Executions stops the executions of canceled tasks. If nil, they end by themselves.
 	Executions ExecutionStopper
+	Tasks      TaskStore // of executions; nil: they aren't listed after a restart
 
 	// Desk creates forms for pending decisions, for clients that can show them. Nil: no client is
 	// asked.

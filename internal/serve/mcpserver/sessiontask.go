@@ -1,14 +1,9 @@
 package mcpserver
 
 import (
-	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -168,6 +163,7 @@ func (s taskRequests) createTask(ctx context.Context, req *mcp.CallToolRequest, 
 		t.cancel(context.Canceled)
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: notTaken}
 	}
+	s.saveTask(k)
 	state := k.describeSessionTask()
 	state.Status, state.Reason = "working", ""
 	raw, err := tool.Marshal(map[string]sessionTask{"task": state})
@@ -210,7 +206,7 @@ func (k *task) describeSessionTask() sessionTask {
 func (s taskRequests) handleSessionTask(ctx context.Context, method string, r *mcp.ServerRequest[*taskRequest],
 	p tool.Principal) (mcp.Result, error) {
 	if method == listTasks {
-		return s.tasks.listTasks(p, r.Params.Cursor, min(taskPage, s.cfg.Limits.PageSize))
+		return s.listTasks(ctx, p, r.Params.Cursor, min(taskPage, s.cfg.Limits.PageSize))
 	}
 	k, err := s.findTask(ctx, r, p)
 	if err != nil {
@@ -231,42 +227,6 @@ func (s taskRequests) handleSessionTask(ctx context.Context, method string, r *m
 	}
 	return &callResult{raw: raw}, nil
 }
-
-// listTasks returns a page of a principal's tasks, oldest first. A cursor is the position of the
-// last task of the previous page, so that it stays valid when that task is gone.
-func (a *tasks) listTasks(p tool.Principal, cursor string, size int) (mcp.Result, error) {
-	after, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil || cursor != "" && !strings.Contains(string(after), " ") {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
-			Message: "unknown cursor: list the tasks from the start"}
-	}
-	a.mu.Lock()
-	own := slices.Collect(maps.Values(a.all))
-	a.mu.Unlock()
-	own = slices.DeleteFunc(own, func(k *task) bool {
-		return k.owner.ID != p.ID || k.owner.Profile != p.Profile || k.position() <= string(after)
-	})
-	slices.SortFunc(own, func(x, y *task) int { return cmp.Compare(x.position(), y.position()) })
-	page := struct {
-		Tasks  []sessionTask `json:"tasks"`
-		Cursor string        `json:"nextCursor,omitempty"`
-	}{Tasks: []sessionTask{}}
-	if len(own) > size {
-		own = own[:size]
-		page.Cursor = base64.RawURLEncoding.EncodeToString([]byte(own[size-1].position()))
-	}
-	for _, k := range own {
-		page.Tasks = append(page.Tasks, k.describeSessionTask())
-	}
-	raw, err := tool.Marshal(page)
-	if err != nil {
-		return nil, err
-	}
-	return &callResult{raw: raw}, nil
-}
-
-// position returns the position of a task in a list: texts are ordered like times.
-func (k *task) position() string { return fmt.Sprintf("%020d %s", k.created.UnixNano(), k.id) }
 
 // awaitResult answers tasks/result: it waits for the end of a task. Meanwhile it asks the client
 // what the task asks, unless another request does.

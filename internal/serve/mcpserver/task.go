@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +22,7 @@ import (
 // A call of a client that supports tasks (2026-07-28, extension io.modelcontextprotocol/tasks)
 // becomes a task if it is long, or if the tool's server makes it one. It stays one call, authorized
 // and recorded once. The task of an execution has the execution's id. After a restart, it is
-// recreated from the result of resume. For tasks of 2025-11-25 see sessiontask.go.
+// recreated from the result of resume (storedtask.go). For tasks of 2025-11-25 see sessiontask.go.
 
 const (
 	tasksExtension = "io.modelcontextprotocol/tasks"
@@ -139,7 +138,14 @@ func (s *Server) becomeTask(t *talk, again bool) *task {
 	if s.tasks.room.Acquire(t.who.ID, 1) != nil {
 		return nil
 	}
-	return s.addTask(t, &task{grace: s.cfg.Limits.TaskKept, again: again})
+	k := &task{grace: s.cfg.Limits.TaskKept, again: again}
+	if again {
+		s.restoreTask(t, k)
+		return s.addTask(t, k)
+	}
+	k = s.addTask(t, k)
+	s.saveTask(k)
+	return k
 }
 
 // addTask adds the task k of a call, for which there is room. If it returns nil, the room is free
@@ -151,8 +157,11 @@ func (s *Server) addTask(t *talk, k *task) *task {
 		s.tasks.room.Release(t.who.ID, 1)
 		return nil
 	}
-	now := time.Now()
-	k.id, k.owner, k.talk, k.created, k.updated, k.state = t.newTaskID(), t.who, t, now, now, "working"
+	now := time.Now().Truncate(time.Microsecond) // as it is stored
+	k.id, k.owner, k.talk, k.updated, k.state = t.newTaskID(), t.who, t, now, "working"
+	if k.created.IsZero() {
+		k.created = now
+	}
 	k.ended, k.change = make(chan struct{}), make(chan struct{})
 	change := k.change // before the task can change
 	s.tasks.mu.Lock()
@@ -377,9 +386,8 @@ func (k *task) storeAnswers(answers map[string]json.RawMessage) {
 func (k *task) describeTask(created bool) taskState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	const form = "2006-01-02T15:04:05.000Z"
 	v := taskState{Type: "complete", ID: k.id, Status: k.state, Reason: k.reason,
-		Created: k.created.UTC().Format(form), Updated: k.updated.UTC().Format(form), PauseMs: taskPause.Milliseconds(),
+		Created: formatTaskTime(k.created), Updated: formatTaskTime(k.updated), PauseMs: taskPause.Milliseconds(),
 		Requests: maps.Clone(k.open), Result: k.result, Error: k.err}
 	end := k.updated
 	if !k.hasEnded() {
@@ -391,6 +399,9 @@ func (k *task) describeTask(created bool) taskState {
 	}
 	return v
 }
+
+// formatTaskTime returns a time as tasks have it.
+func formatTaskTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // answerTask returns the state of a task as a result.
 func answerTask(v taskState) (mcp.Result, error) {
@@ -479,66 +490,6 @@ func (s taskRequests) stopTask(ctx context.Context, k *task, final bool) bool {
 	}
 	k.talk.cancel(&tool.Error{Kind: tool.Canceled, Msg: "the client canceled the task"})
 	return true
-}
-
-// reviveTask recreates the task of an execution that an earlier process had. The gateway decides
-// whether the principal may resume the execution.
-func (s taskRequests) reviveTask(ctx context.Context, r *mcp.ServerRequest[*taskRequest], p tool.Principal) *task {
-	id := r.Params.ID
-	if !strings.HasPrefix(id, executionMark) || s.pathOf("resume") == "" {
-		return nil
-	}
-	args, err := tool.Marshal(map[string]string{"execution": id})
-	if err != nil {
-		return nil
-	}
-	t := &talk{principal: p.ID, who: p, capabilities: encodeCapabilities(r.ClientCapabilities()),
-		becoming: becoming{tasks: true, certain: true}}
-	t.execution.Store(id)
-	req := &mcp.CallToolRequest{Session: r.Session, Extra: r.Extra,
-		Params: &mcp.CallToolParamsRaw{Meta: r.Params.Meta, Name: "resume", Arguments: args}}
-	if !s.runTalk(ctx, t, func(ctx context.Context, a asker) (mcp.Result, error) {
-		return s.makeCall(ctx, req, p, a)
-	}) {
-		return nil
-	}
-	wait := time.NewTimer(taskRevival)
-	defer wait.Stop()
-	select {
-	case <-t.done:
-		if raw, err := t.readOutcome(); err != nil || isFailure(raw) && isUnknown(raw) {
-			return nil
-		}
-	case <-wait.C:
-	case <-ctx.Done():
-	}
-	k := s.becomeTask(t, true)
-	if k == nil || k.talk != t {
-		t.cancel(context.Canceled)
-		return k
-	}
-	if isEnded(t) { // the client sees the result at once
-		<-k.ended
-	}
-	return k
-}
-
-func isEnded(t *talk) bool {
-	select {
-	case <-t.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// isUnknown reports whether a result says that there is no such execution.
-func isUnknown(raw json.RawMessage) bool {
-	var v struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
-	}
-	var e errorMeta
-	return json.Unmarshal(raw, &v) == nil && json.Unmarshal(v.Meta[MetaError], &e) == nil && e.Kind != ""
 }
 
 // completeCall makes a call, and asks its client to decide what waits for people. If the call is a

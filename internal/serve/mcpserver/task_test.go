@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -117,22 +119,21 @@ func (a taskAgent) untilStatus(t *testing.T, id, status string) (got string) {
 	return got
 }
 
-// TestExecutionTasks checks the tasks of executions: only the principal can use them, canceling one
-// stops the execution, and they survive a restart.
-func TestExecutionTasks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
-	t.Parallel()
+// reopened returns a function that starts a daemon with sign-in, always on the same data folder,
+// and returns a function that stops it.
+func reopened(t *testing.T) func() (*daemon.Daemon, func()) {
+	t.Helper()
 	folder, err := os.MkdirTemp("", "biplane") // a short path, since it contains a socket
 	if err != nil {
 		t.Fatalf("os.MkdirTemp: %v", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
-	open := func() (*daemon.Daemon, func()) {
+	return func() (*daemon.Daemon, func()) {
+		t.Helper()
 		c := settings.Default()
 		c.Policy, c.Auth = "open", &settings.Auth{Keys: true}
-		d, err := daemon.New(t.Context(), daemon.Config{Settings: c, DataDir: folder, Listen: "127.0.0.1:0"})
+		d, err := daemon.New(t.Context(), daemon.Config{Settings: c, DataDir: folder, Listen: "127.0.0.1:0",
+			Recover: true})
 		if err != nil {
 			t.Fatalf("daemon.New: %v", err)
 		}
@@ -148,6 +149,107 @@ func TestExecutionTasks(t *testing.T) {
 		t.Cleanup(stop)
 		return d, stop
 	}
+}
+
+// TestListedAfterRestart checks that tasks/list has the tasks of executions after a restart, before
+// they are asked for, and that asking changes neither their times nor their place in the list.
+func TestListedAfterRestart(t *testing.T) {
+	t.Parallel()
+	open := reopened(t)
+	d, stop := open()
+	var keys [2]string
+	for i, name := range []string{"ann", "eve"} {
+		k, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: name})
+		if err != nil {
+			t.Fatalf("CreateKey: %v", err)
+		}
+		keys[i] = "Bearer " + k.Key
+	}
+	ann := dialAs(t, "http://"+d.Addr()+"/mcp", "2025-11-25", "", keys[0])
+	var ids []string
+	for _, code := range []string{"return 6 * 7", "throw new Error('broken')", "await sleep(600000)"} {
+		ids = append(ids, newTask(t, ann, `{"name":"execute","arguments":{"code":`+strconv.Quote(code)+
+			`},"task":{"ttl":7200000}}`))
+	}
+	brief := newTask(t, ann, `{"name":"resume","arguments":{"execution":"ex_unknown"},"task":{}}`) // no execution
+	for _, id := range ids[:2] {
+		about(t, ann, "tasks/result", id)
+	}
+	ann.call(t, "tools/call", `{"name":"execute","arguments":{"code":"return 'no task'"}}`)
+	before, _ := ann.call(t, "tasks/list", "")
+	stop()
+
+	d, _ = open()
+	ann = dialAs(t, "http://"+d.Addr()+"/mcp", "2025-11-25", "", keys[0])
+	eve := dialAs(t, "http://"+d.Addr()+"/mcp", "2025-11-25", "", keys[1])
+	if got, _ := eve.call(t, "tasks/list", ""); !strings.Contains(got, `"tasks":[]`) {
+		t.Errorf("tasks/list of another principal: got %s, want no tasks", got)
+	}
+	was, now := readTasks(t, before), listAll(t, ann)
+	if got := slices.Collect(taskIDs(now)); !slices.Equal(got, ids) {
+		t.Fatalf("tasks/list: got %q, want %q without %s", got, ids, brief)
+	}
+	for i, want := range []string{"completed", "failed", "working"} {
+		if now[i].Status != want || now[i].Created != was[i].Created || now[i].TTL != 7200000 {
+			t.Errorf("task %d: got %+v, want status %s, and the times of %+v", i, now[i], want, was[i])
+		}
+	}
+	if got := about(t, ann, "tasks/result", ids[0]); !strings.Contains(got, `"text":"42"`) {
+		t.Errorf("tasks/result: got %s, want 42", got)
+	}
+	again := listAll(t, ann)
+	if got := slices.Collect(taskIDs(again)); !slices.Equal(got, ids) || again[0].Created != was[0].Created {
+		t.Errorf("tasks/list after tasks/result: got %+v, want %q as before", again, ids)
+	}
+	eventually(t, "the execution goes on", func() bool {
+		return strings.Contains(about(t, ann, "tasks/get", ids[2]), `"status":"working"`)
+	})
+	if got := about(t, ann, "tasks/cancel", ids[2]); !strings.Contains(got, `"status":"cancelled"`) {
+		t.Errorf("tasks/cancel: got %s, want a canceled task", got)
+	}
+}
+
+// A wireTask is a task of a list in revision 2025-11-25.
+type wireTask struct {
+	ID      string `json:"taskId"`
+	Status  string `json:"status"`
+	Created string `json:"createdAt"`
+	TTL     int64  `json:"ttl"`
+}
+
+// readTasks returns the tasks of a response to tasks/list.
+func readTasks(t *testing.T, response string) (list []wireTask) {
+	t.Helper()
+	if err := json.Unmarshal(fieldOf(t, response, "result", "tasks"), &list); err != nil {
+		t.Fatalf("json.Unmarshal: %v", err)
+	}
+	return list
+}
+
+func listAll(t *testing.T, p peer) []wireTask {
+	t.Helper()
+	got, _ := p.call(t, "tasks/list", "")
+	return readTasks(t, got)
+}
+
+func taskIDs(list []wireTask) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, x := range list {
+			if !yield(x.ID) {
+				return
+			}
+		}
+	}
+}
+
+// TestExecutionTasks checks the tasks of executions: only the principal can use them, canceling one
+// stops the execution, and they survive a restart.
+func TestExecutionTasks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel()
+	open := reopened(t)
 	d, stop := open()
 	var agents []taskAgent
 	for _, name := range []string{"ann", "eve"} {
