@@ -67,6 +67,7 @@ func readGraphQL(r *reader, s Source, e entry) API {
 		"auth": func(n *node) {
 			g.shown.Auth = true
 			r.readCredential(n, e.what+".auth", &g.Auth, nil)
+			g.addSignInURLs(g.Auth)
 			if g.Auth.ClientID != "" && g.Auth.TokenURL == "" {
 				r.addProblem(n, "%s.auth needs token_url, where the client gets its tokens", e.what)
 			}

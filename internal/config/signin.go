@@ -30,6 +30,7 @@ func readSignIn(r *reader, s *Source, n *node, what string) (c APICredential) {
 			only, c.RedirectPort = n, r.readCount(n, what+".redirect_port", 1, 65535)
 		},
 	})
+	s.addSignInURLs(c)
 	switch {
 	case !c.SignIn && only != nil:
 		r.addProblem(only, "%s: people don't sign in with it, so this key has no effect: set sign_in: true", what)

@@ -54,8 +54,10 @@ type Source struct {
 	Personal bool     // see Server
 	SignIn   *SignIn  // nil: people don't sign in
 	Idle     time.Duration
-	named    []string // tools that are named elsewhere in its entry
-	shown    ShownSource
+	// SignInURLs are the addresses for sign-in and tokens that its entry names.
+	SignInURLs []string
+	named      []string // tools that are named elsewhere in its entry
+	shown      ShownSource
 
 	Descriptions // its own
 }
@@ -206,6 +208,15 @@ func (r *reader) readCredential(n *node, what string, c *APICredential, more key
 	}
 	maps.Copy(known, more)
 	r.readObject(n, what, known)
+}
+
+// addSignInURLs adds the addresses that a credential names.
+func (s *Source) addSignInURLs(c APICredential) {
+	for _, address := range [...]string{c.Issuer, c.AuthorizationURL, c.TokenURL} {
+		if address != "" {
+			s.SignInURLs = append(s.SignInURLs, address)
+		}
+	}
 }
 
 // checkUpstreamNames reports names that two upstreams of different kinds have.

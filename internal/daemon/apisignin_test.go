@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/biplane-dev/biplane/api"
@@ -32,6 +33,9 @@ type apiPeer struct {
 	inForm   bool   // the client's secret is accepted in the form only
 	metadata bool   // it has metadata (RFC 8414), with a revocation endpoint
 	openID   bool   // the document names it as an OpenID provider, without endpoints
+	provider string // the OpenID provider in the document; empty: itself
+	moved    string // where the OpenID provider's metadata redirect; empty: nowhere
+	loginURL string // the authorization endpoint in the metadata; empty: its own
 
 	mu      sync.Mutex
 	wire    []string              // requests to the authorization server, with what was asserted
@@ -56,7 +60,7 @@ func newAPIPeer(t *testing.T) *apiPeer {
 			p.URL, tokenURL, p.URL)
 		if p.openID {
 			login = fmt.Sprintf(`{"type":"openIdConnect",
-				"openIdConnectUrl":"%s/.well-known/openid-configuration"}`, p.URL)
+				"openIdConnectUrl":"%s/.well-known/openid-configuration"}`, cmp.Or(p.provider, p.URL))
 		}
 		fmt.Fprintf(w, `{"openapi":"3.0.3","info":{"title":"Accounts","version":"1"},"paths":{
 			"/who":{"get":{"operationId":"who","security":[{"login":["read"]}],
@@ -69,13 +73,14 @@ func newAPIPeer(t *testing.T) *apiPeer {
 			"login":%s}}}`, login)
 	})
 	mux.HandleFunc("GET /.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
-		if !p.metadata {
-			w.WriteHeader(http.StatusNotFound)
+		p.describeServer(w, !p.openID)
+	})
+	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, r *http.Request) {
+		if p.moved != "" {
+			http.Redirect(w, r, p.moved, http.StatusTemporaryRedirect)
 			return
 		}
-		json.NewEncoder(w).Encode(map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize",
-			"token_endpoint": cmp.Or(p.tokenURL, p.URL+"/token"), "revocation_endpoint": p.URL + "/revoke",
-			"code_challenge_methods_supported": []string{"S256"}})
+		p.describeServer(w, p.openID)
 	})
 	mux.HandleFunc("GET /authorize", p.authorizeClient)
 	mux.HandleFunc("POST /token", p.issueTokens)
@@ -175,6 +180,18 @@ func (p *apiPeer) issueTokens(w http.ResponseWriter, r *http.Request) {
 	p.access[access], p.refresh[refresh] = account, account
 	json.NewEncoder(w).Encode(map[string]any{"access_token": access, "token_type": "bearer", "expires_in": 3600,
 		"refresh_token": refresh})
+}
+
+// describeServer sends the metadata, if there are any at this address.
+func (p *apiPeer) describeServer(w http.ResponseWriter, here bool) {
+	if !p.metadata || !here {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	json.NewEncoder(w).Encode(map[string]any{"issuer": p.URL,
+		"authorization_endpoint": cmp.Or(p.loginURL, p.URL+"/authorize"),
+		"token_endpoint":         cmp.Or(p.tokenURL, p.URL+"/token"), "revocation_endpoint": p.URL + "/revoke",
+		"code_challenge_methods_supported": []string{"S256"}})
 }
 
 // expireTokens makes all access tokens of an account invalid, and also its refresh tokens.
@@ -425,5 +442,48 @@ func TestAPISignInEndpoints(t *testing.T) {
 	defer mu.Unlock()
 	if len(stolen) > 0 {
 		t.Errorf("another host received %q, want nothing", stolen)
+	}
+}
+
+// TestAPISignInOpenID discovers the OpenID provider that a document names: at the host of the API
+// only, unless the configuration names another one.
+func TestAPISignInOpenID(t *testing.T) {
+	var reached atomic.Int32
+	evil := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	defer evil.Close()
+	for _, c := range []struct {
+		name                      string
+		provider, moved, loginURL string
+		login                     string // keys of the security scheme; %s is the address of the API
+		want                      string // the reason of a refusal; empty: people can sign in
+	}{
+		{name: "own"},
+		{name: "elsewhere", provider: evil.URL,
+			want: "another host than its own: if people sign in there, set issuer in the configuration"},
+		{name: "redirect", moved: evil.URL, want: "redirect"},
+		{name: "endpoint elsewhere", loginURL: evil.URL + "/authorize",
+			want: "is on another host: if people sign in there, set issuer"},
+		{name: "configured", provider: evil.URL, login: ", issuer: '%s'"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newAPIPeer(t)
+			p.openID, p.metadata, p.provider, p.moved, p.loginURL = true, true, c.provider, c.moved, c.loginURL
+			s := newAPIScene(t, p, personal, strings.ReplaceAll(c.login, "%s", p.URL))
+			if c.want == "" {
+				s.signIn("ann", "ann@peer")
+				s.wantRun("ann", "you are ann@peer")
+				s.wantRun("bob", "key:bob is not signed in")
+				p.expireTokens("ann@peer", false)
+				s.wantRun("ann", "you are ann@peer")
+				return
+			}
+			if _, err := s.client("ann").BeginSignIn(t.Context(), ownPeer, 1); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
+				t.Errorf("BeginSignIn: %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("another host received %d requests, want none", n)
 	}
 }

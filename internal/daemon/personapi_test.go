@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/biplane-dev/biplane/api"
@@ -73,5 +74,50 @@ func TestAPIsPerPerson(t *testing.T) {
 		"openapi: { rest: { spec: ./a.json, credentials: person } }"); err == nil ||
 		!strings.Contains(err.Error(), "openapi.rest has credentials: person, but refers to no secrets") {
 		t.Errorf("without secrets: %v, want an error", err)
+	}
+}
+
+// TestExecutablesPerPerson runs an executable of a tool folder for several principals at the same
+// time, each with the secret of its principal. It finds nothing of the others.
+func TestExecutablesPerPerson(t *testing.T) {
+	dir := t.TempDir()
+	writeTools(t, dir, map[string]string{"who.tool.yaml": "read_only: true\n",
+		"who.sh": "#!/bin/sh\ncat /tmp/left left 2>/dev/null\necho left >/tmp/left\necho left >left 2>/dev/null\n" +
+			"for f in /proc/[0-9]*/environ; do tr '\\0' '\\n' <$f 2>/dev/null; done | grep ^TOKEN= | sort -u |" +
+			" sed s/^TOKEN=secret-/env:/\necho owner of \"${TOKEN#secret-}\"\n"})
+	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: true }\npolicy: open\n"+
+		"folders: { local: { path: ./tools, env: { TOKEN: '${secret:KEY}' }, credentials: person } }\n")
+	if err != nil {
+		t.Fatalf("parse: %v", err)
+	}
+	d, stop := runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0"})
+	for _, c := range d.Sandboxes(t.Context()) {
+		if c.Driver == "process" && c.Reason != "" {
+			t.Skipf("process sandboxes can't run here: %s", c.Reason)
+		}
+	}
+	var all sync.WaitGroup
+	for _, name := range []string{"ann", "bob", "stranger"} {
+		key := makeKey(t, d, api.KeyRequest{Name: name, Scopes: []string{"api"}})
+		want := fmt.Sprintf("%[1]q,%[1]q", "env:"+name+"\nowner of "+name)
+		if name == "stranger" {
+			want = "secret KEY is not set for key:stranger"
+		} else if _, err := d.Client().SetSecret(t.Context(), "key:"+name, "KEY", "secret-"+name); err != nil {
+			t.Fatalf("SetSecret: %v", err)
+		}
+		all.Go(func() {
+			x, err := clientOf(d, key).Run(t.Context(), api.RunRequest{
+				Code: `[(await local.who({})).trim(), (await local.who({})).trim()]`})
+			if err != nil || !strings.Contains(fmt.Sprint(string(x.Value), x.Error), want) {
+				t.Errorf("%s: %s, %+v, %v, want %s", name, x.Value, x.Error, err, want)
+			}
+		})
+	}
+	all.Wait()
+	stop()
+	for _, r := range recorded(t, dir, audit.KindCall) {
+		if r.Subject.Tool == "local.who" && r.Detail["credential"] != r.Principal {
+			t.Errorf("%s used the credential of %q", r.Principal, r.Detail["credential"])
+		}
 	}
 }

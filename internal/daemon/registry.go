@@ -91,7 +91,11 @@ func (a *approvedServers) checkServer(c *config.Server, running bool) error {
 // checkAPI returns an error if an upstream of another kind is not approved.
 func (a *approvedServers) checkAPI(c config.API, running bool) error {
 	return a.checkUpstream(c.ShowTarget(), running, func(l *registry.Accepted) error {
-		return l.CheckAPI(c.ListAddresses())
+		own := c.ListAddresses()
+		if err := l.CheckAPI(own); err != nil {
+			return err
+		}
+		return l.CheckSignIn(c.GetSource().SignInURLs, own)
 	})
 }
 

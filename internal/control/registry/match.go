@@ -64,6 +64,38 @@ func (l *List) CheckAPI(addresses []string) error {
 	return nil
 }
 
+// CheckSignIn returns nil if the list approves the addresses for sign-in and tokens that the
+// configuration of an upstream names. Those at a host of own, its addresses, are approved with
+// these: an approved server can name them itself.
+func (l *List) CheckSignIn(addresses, own []string) error {
+	for _, a := range addresses {
+		if slices.ContainsFunc(own, func(o string) bool { return sameOrigin(a, o) }) {
+			continue
+		}
+		if err := l.CheckAPI([]string{a}); err != nil {
+			return fmt.Errorf("its address for sign-in: %w", err)
+		}
+	}
+	return nil
+}
+
+// sameOrigin reports whether two addresses have the same scheme, host and port.
+func sameOrigin(a, b string) bool {
+	var origins [2]string
+	for i, text := range [...]string{a, b} {
+		text, err := normalizeAddress(text)
+		if err != nil {
+			return false
+		}
+		u, err := url.Parse(text)
+		if err != nil {
+			return false
+		}
+		origins[i] = u.Scheme + "://" + u.Host
+	}
+	return origins[0] == origins[1]
+}
+
 // matchRun reports whether r runs the entry's server, and returns how it differs from what is
 // approved.
 func (e *Entry) matchRun(r Run) (matched bool, err error) {

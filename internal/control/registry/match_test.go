@@ -139,7 +139,23 @@ func TestCheckRun(t *testing.T) {
 			t.Errorf("CheckAPI(%q): got %v", c.addresses, err)
 		}
 	}
+	own := []string{"https://api.example.com/openapi.json"}
+	for address, approved := range map[string]bool{
+		"https://api.example.com/token": true, "https://API.example.com:443": true, "https://evil.example/token": false,
+		"http://api.example.com/token": false, "https://api.example.com:8443/token": false,
+		"https://api.example.com@evil.example/": false, "https://api.example.com.evil.example/": false, "/token": false,
+	} {
+		if err := list.CheckSignIn([]string{own[0], address}, own); (err == nil) != approved {
+			t.Errorf("CheckSignIn(%q): got %v", address, err)
+		}
+	}
+	if err := list.CheckSignIn(own, nil); err != nil { // a document in a file
+		t.Errorf("CheckSignIn of an approved address: %v", err)
+	}
 	list.Local = true
+	if err := list.CheckSignIn([]string{"https://evil.example/token"}, nil); err == nil {
+		t.Error("CheckSignIn of an upstream without an address: got nil, want an error")
+	}
 	if err := list.CheckAPI(nil); err != nil {
 		t.Errorf("a folder: %v", err)
 	}
