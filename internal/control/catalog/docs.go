@@ -30,7 +30,7 @@ type termWeight struct {
 	term   int32 // index in docs.terms
 	weight float32
 	aside  float32
-	core   bool // it is in the tool's name or title
+	core   bool // it is in the name or title of an operation
 }
 
 // The fields of a tool, with the weight of one occurrence, the usual number of words in the field,
@@ -81,11 +81,13 @@ func newDocs(tools []*tool.Tool) *docs {
 	stems := map[string]string{}
 	for i, t := range tools {
 		weights := map[int32]*termWeight{}
-		for field, texts := range toolTexts(t) {
-			d.read(field, texts, weights, ids, stems)
+		texts, isOperation := toolTexts(t)
+		for field := range texts {
+			d.read(field, texts[field], weights, ids, stems)
 		}
 		list := make([]termWeight, 0, len(weights))
 		for _, w := range weights {
+			w.core = w.core && isOperation
 			list = append(list, *w)
 		}
 		slices.SortFunc(list, func(a, b termWeight) int { return cmp.Compare(a.term, b.term) })
@@ -159,21 +161,23 @@ func (d *docs) read(field int, texts []string, weights map[int32]*termWeight, id
 	}
 }
 
-// toolTexts returns the texts of a tool by field.
-func toolTexts(t *tool.Tool) [len(fields)][]string {
-	var out [len(fields)][]string
+// toolTexts returns the texts of a tool by field, and whether the tool is an operation of an API.
+// Every operation is about the product, so that only other tools have its words.
+func toolTexts(t *tool.Tool) (out [len(fields)][]string, isOperation bool) {
 	out[fieldName] = []string{t.Name}
 	out[fieldUpstream] = []string{t.Upstream}
-	for _, w := range splitWords(t.Upstream) {
-		out[fieldProduct] = append(out[fieldProduct], products[w])
-	}
 	out[fieldTitle] = []string{t.Title}
 	text, r := splitRoute(t.Description)
+	if isOperation = r != (route{}); !isOperation {
+		for _, w := range splitWords(t.Upstream) {
+			out[fieldProduct] = append(out[fieldProduct], products[w])
+		}
+	}
 	lead, rest := splitLead(text)
 	out[fieldDescription], out[fieldRest] = []string{lead}, []string{rest}
 	out[fieldTarget], out[fieldPath], out[fieldVerb] = []string{r.target}, []string{r.path, r.tag}, []string{r.verbs}
 	schemaTexts(decodeSchema(t.InputSchema), &out, 0)
-	return out
+	return out, isOperation
 }
 
 // schemaTexts collects the names, descriptions and values of parameters, including nested ones.
@@ -206,5 +210,5 @@ func schemaTexts(s schema.Schema, out *[len(fields)][]string, depth int) {
 
 // isAside reports whether the words of a field say little about a tool beside its other words.
 func isAside(field int) bool {
-	return field == fieldParameter || field == fieldExplanation || field == fieldValue || field == fieldProduct
+	return field == fieldParameter || field == fieldExplanation || field == fieldValue
 }

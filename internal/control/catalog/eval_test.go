@@ -104,7 +104,7 @@ func bm25(parameters bool) ranker {
 		sizes := make([]float64, len(docs))
 		for i, e := range v.entries {
 			docs[i] = doc{}
-			texts := toolTexts(e.Tool)
+			texts, _ := toolTexts(e.Tool)
 			for f, w := range map[int]float64{fieldName: 1, fieldDescription: 1, fieldParameter: 0.5,
 				fieldExplanation: 0.5, fieldUpstream: 1} {
 				if !parameters && f != fieldName && f != fieldDescription {
@@ -158,7 +158,7 @@ func covered(v *View, query string) []string {
 	}
 	var hits []Hit
 	for _, e := range v.entries {
-		texts := toolTexts(e.Tool)
+		texts, _ := toolTexts(e.Tool)
 		name, desc := strings.ToLower(texts[fieldName][0]), strings.ToLower(texts[fieldDescription][0])
 		score, found := 0.0, 0
 		for _, w := range asked {
@@ -222,8 +222,9 @@ func withTypos(set evalSet) evalSet {
 // on the development sets. The second of these was originally held out, but was read when search
 // did badly on it, and has not been representative of new queries since then. No query of the other
 // sets was read during tuning, only their scores. A change was kept if it did not lower these
-// overall, so they are not entirely unseen. The hard queries, which avoid every word of the tool,
-// and those with typos have no minimum: they show where search degrades.
+// overall, so they are not entirely unseen. The hard queries avoid every word of the tool. They and
+// those with typos show where search degrades. No set may lose a query: a change that helps one
+// kind of tools must not cost another kind.
 func TestSearchQuality(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -233,22 +234,22 @@ func TestSearchQuality(t *testing.T) {
 	last := readEval(t, "heldout-last")
 	independent, second := readEval(t, "heldout-independent"), readEval(t, "dev-second")
 	sets := []struct {
-		name string
-		set  evalSet
-		held bool
+		name  string
+		set   evalSet
+		least int // queries with a right tool among the first five
 	}{
-		{"dev (tuned on)", dev, false},
-		{"dev, hard (tuned on)", dev.onlyHard(), false},
-		{"dev, second (tuned on)", second, false},
-		{"held out: software", software, true},
-		{"held out: work", work, true},
-		{"held out: varied", varied, false},
-		{"held out: last", last, true},
-		{"held out: independent", independent, true},
-		{"held out: software, typos", withTypos(software), false},
-		{"held out: work, typos", withTypos(work), false},
-		{"held out: software, hard", software.onlyHard(), false},
-		{"held out: work, hard", work.onlyHard(), false},
+		{"dev (tuned on)", dev, 55},
+		{"dev, hard (tuned on)", dev.onlyHard(), 52},
+		{"dev, second (tuned on)", second, 40},
+		{"held out: software", software, 57},
+		{"held out: work", work, 61},
+		{"held out: varied", varied, 41},
+		{"held out: last", last, 42},
+		{"held out: independent", independent, 41},
+		{"held out: software, typos", withTypos(software), 57},
+		{"held out: work, typos", withTypos(work), 60},
+		{"held out: software, hard", software.onlyHard(), 48},
+		{"held out: work, hard", work.onlyHard(), 48},
 	}
 	plain, blind := defaultTuning(), defaultTuning()
 	plain.Synonym, blind.Near, blind.Center = 0, 0, 0
@@ -269,8 +270,9 @@ func TestSearchQuality(t *testing.T) {
 		for _, r := range rankers {
 			r1, r5, mrr := measure(s.set, r.rank, nil)
 			fmt.Fprintf(&b, "%-32s %-24s %9.2f %9.2f %6.2f\n", s.name, r.name, r1, r5, mrr)
-			if s.held && r.name == "search" && r5 < 0.80 {
-				t.Errorf("%s: recall@5 is %.2f, less than 0.80", s.name, r5)
+			n := len(s.set.queries)
+			if found := int(math.Round(r5 * float64(n))); r.name == "search" && found < s.least {
+				t.Errorf("%s: %d of %d queries find their tool, want at least %d", s.name, found, n, s.least)
 			}
 		}
 	}

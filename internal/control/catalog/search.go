@@ -26,7 +26,7 @@ type index struct {
 	surfaces []docTerm          // by term, as are posts and idf
 	posts    [][]posting
 	idf      []float32
-	cores    [][]int32 // by tool: the terms of its name and title
+	cores    [][]int32 // by tool: the terms of its name and title, if it is an operation of an API
 	deeds    []deed    // by tool
 
 	centers []float32 // meanings of the tools
@@ -61,7 +61,7 @@ type tuning struct {
 	Common   float32 // reduction for substitutes that occur in many tools
 	Unknown  float32 // weight of words that occur in no tool
 	Deed     float32 // reduction for a tool that does something else than the query asks for
-	Extra    float32 // reduction for words of a tool's name and title that the query doesn't have
+	Extra    float32 // reduction for words of an operation's name and title that the query doesn't have
 }
 
 func defaultTuning() tuning {
@@ -336,8 +336,10 @@ func (x *index) search(query string, limit int, t tuning, hidden map[*Entry]bool
 	return x.top(scores, limit, hidden), scores
 }
 
-// reduceExtra reduces the scores of tools by the share of their names and titles that matches
-// nothing of the query: of two tools that have all words of the query, the plainer one is meant.
+// reduceExtra reduces the scores of operations by the share of their names and titles that matches
+// nothing of the query: of two that have all words of the query, the plainer one is meant. An API
+// has many operations on the same things, and their names say what else each one is about. Other
+// tools are few and named for their purpose, often in words that the query doesn't have.
 func (x *index) reduceExtra(scores []float32, terms []queryTerm, t tuning) {
 	matched := make([]float32, len(x.posts)) // by term: the best share
 	for _, q := range terms {
