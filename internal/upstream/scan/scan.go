@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -112,74 +113,68 @@ func (s *scanner) applyRules(rules []*rule, where, folded string) {
 	}
 }
 
-// A schema is the part of a JSON Schema that is scanned beside its texts.
-type schema struct {
-	Type   json.RawMessage `json:"type"`
-	Format string          `json:"format"`
-}
-
 // scanSchema scans the texts of a JSON Schema. asks means that it describes arguments.
 func (s *scanner) scanSchema(where string, raw json.RawMessage, asks bool) {
 	if len(raw) == 0 || len(raw) > maxScanned {
 		return
 	}
-	s.walkValue(where, raw, asks, 0)
+	var v any
+	_ = json.Unmarshal(raw, &v) // the schema was checked when it was listed
+	s.walkValue(where, v, asks, 0)
 }
 
-// walkValue scans a JSON value. It treats an object as a schema.
-func (s *scanner) walkValue(where string, raw json.RawMessage, asks bool, depth int) {
-	if depth > maxDepth || len(s.found) == maxFindings || len(raw) == 0 {
+// walkValue scans a decoded JSON value. It treats an object as a schema.
+func (s *scanner) walkValue(where string, v any, asks bool, depth int) {
+	if depth > maxDepth || len(s.found) == maxFindings {
 		return
 	}
-	switch raw[0] {
-	case '"':
-		var text string
-		if json.Unmarshal(raw, &text) == nil {
-			s.scanText(where, text, asks)
+	switch v := jsonvalue.ForSwitch(v).(type) {
+	case string:
+		s.scanText(where, v, asks)
+	case []any:
+		for _, item := range v {
+			s.walkValue(where, item, asks, depth+1)
 		}
-	case '[':
-		var items []json.RawMessage
-		_ = json.Unmarshal(raw, &items) // the schema was checked when it was listed
-		for _, v := range items {
-			s.walkValue(where, v, asks, depth+1)
-		}
-	case '{':
-		var members map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &members)
-		for _, k := range slices.Sorted(maps.Keys(members)) {
-			at := where + "." + k
+	case jsonvalue.Object:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			at := joinPlace(where, k)
 			s.scanText(at, k, false)
-			if k == "properties" {
-				s.walkProperties(at, members[k], asks, depth+1)
+			if members, ok := jsonvalue.AsObject(v[k]); ok && k == "properties" {
+				s.walkProperties(at, members, asks, depth+1)
 				continue
 			}
-			s.walkValue(at, members[k], asks, depth+1)
+			s.walkValue(at, v[k], asks, depth+1)
 		}
 	}
 }
 
 // walkProperties scans the properties of a schema, by name.
-func (s *scanner) walkProperties(where string, raw json.RawMessage, asks bool, depth int) {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil {
-		s.walkValue(where, raw, asks, depth)
-		return
-	}
+func (s *scanner) walkProperties(where string, members jsonvalue.Object, asks bool, depth int) {
 	for _, k := range slices.Sorted(maps.Keys(members)) {
-		at := where + "." + k
+		at := joinPlace(where, k)
 		s.scanText(at, k, false)
-		var p schema
-		if asks && json.Unmarshal(members[k], &p) == nil && holdsText(p.Type) &&
-			(requestsSecret(k) || p.Format == "password") {
+		p, ok := jsonvalue.AsObject(members[k])
+		if ok && asks && holdsText(p) && (requestsSecret(k) || p["format"] == "password") {
 			s.addFinding(Secret, at, "an argument for a secret")
 		}
 		s.walkValue(at, members[k], asks, depth+1)
 	}
 }
 
+// joinPlace appends a name to the place of a finding. Only the beginning of a place is shown, so
+// that the rest is left out: the places of a deep schema would be long.
+func joinPlace(where, name string) string {
+	if len(where) > 4*maxWhere {
+		return where
+	}
+	return where + "." + clipRunes(name, maxWhere)
+}
+
 // holdsText reports whether a schema's type allows strings.
-func holdsText(typ json.RawMessage) bool {
-	return len(typ) == 0 || strings.Contains(string(typ), `"string"`)
+func holdsText(schema jsonvalue.Object) bool {
+	typ, ok := schema["type"]
+	list, _ := typ.([]any)
+	return !ok || typ == "string" || slices.Contains(list, any("string"))
 }
 
 // A Named is a tool with the path by which a finding refers to it.
