@@ -40,6 +40,7 @@ func TestPartsOfEarlierVersions(t *testing.T) {
 		`DELETE FROM goose_db_version WHERE version_id >= 260`,
 		`DROP TABLE stored_secret`, `DROP TABLE tool_shape`, `DROP TABLE kept_answer`, `DROP TABLE own_sandbox`,
 		`DROP TRIGGER audit_leaf_insert`, `DROP TRIGGER audit_leaf_delete`, `DROP TABLE audit_segment`,
+		`DROP TABLE execution_task`,
 		`DROP INDEX execution_principal`, `DROP INDEX execution_session`,
 		`DROP INDEX execution_state`,
 		`ALTER TABLE audit_leaf DROP COLUMN packed`,

@@ -474,7 +474,7 @@ func TestUnsealedIsNotOld(t *testing.T) {
 			`DROP TABLE audit_run`, `DROP TABLE audit_posting`, `DROP TABLE audit_late`, `DROP TABLE tool_hint`,
 			`DROP TABLE stored_secret`, `DROP TABLE tool_shape`, `DROP TABLE kept_answer`,
 			`DROP TABLE own_sandbox`, `DROP TRIGGER audit_leaf_insert`, `DROP TRIGGER audit_leaf_delete`,
-			`DROP TABLE audit_segment`,
+			`DROP TABLE audit_segment`, `DROP TABLE execution_task`,
 			`DROP INDEX execution_principal`, `DROP INDEX execution_session`,
 			`DROP INDEX execution_state`,
 			`ALTER TABLE audit_leaf DROP COLUMN packed`, `ALTER TABLE api_key DROP COLUMN groups`,
