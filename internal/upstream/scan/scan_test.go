@@ -293,8 +293,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestDeepPlaces checks that names of any length on the way to a finding are cut, and that a keyword
-// with a wrong type hides no secret.
+// TestDeepPlaces checks that names of any length on the way to a finding are cut, and that a
+// keyword with a wrong type hides no secret.
 func TestDeepPlaces(t *testing.T) {
 	name := strings.Repeat("k", 1000)
 	deep := strings.Repeat(`{"`+name+`":`, 100) + `{"properties":{"password":{"type":["string"],"format":7}}}` +
