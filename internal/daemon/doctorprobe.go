@@ -72,7 +72,8 @@ func newProbeExecutor(d sandbox.Driver) (*executor.Executor, error) {
 	})
 	return executor.New(executor.Config{
 		Drivers: sandbox.OnlyDriver(d), Door: noTools, Programs: program.New(program.Config{}),
-		Limits: executor.Limits{Memory: 64 << 20, CPU: time.Second / 2, Timeout: 5 * time.Second, Total: 20 * time.Second},
+		Limits: executor.Limits{Memory: 64 << 20, CPU: time.Second / 2, Timeout: 5 * time.Second,
+			Total: 20 * time.Second},
 	})
 }
 
