@@ -1,7 +1,9 @@
 # make            build ./biplane, one static binary
 # make demo       the whole idea on this machine, offline, in under a minute
 # make check      formatting, vet, staticcheck, the architecture and the short tests: the inner loop
-# make test       everything that is checked, with the race detector, against real peers
+# make test       everything that is checked, against real peers: the stories with the binary that users get, all else with the race
+#                 detector
+# make race       the stories with the race detector, too
 # make tools      install the real peers (npm) that tests run against, into .tools
 # make browser    the console in a real browser (Chromium), checked for accessibility, with pictures in .tools/screenshots
 # make bench      the benchmarks
@@ -29,7 +31,7 @@ MODULE = github.com/biplane-dev/biplane
 UNWATCHED = $(MODULE)/internal/lab/w2x $(MODULE)/third_party/quickjs-wasi/... $(MODULE)/third_party/cpython/... modernc.org/sqlite/lib modernc.org/libc/... golang.org/x/crypto/scrypt
 RACE = -race $(UNWATCHED:%=-gcflags=%=-race=false)
 
-.PHONY: release build demo vet check test tools browser bench soak sizing servers crash fuzz generate clean
+.PHONY: release build demo vet check test race tools browser bench soak sizing servers crash fuzz generate clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
@@ -52,7 +54,11 @@ test: tools vet
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane
 	for os in darwin/arm64 windows/amd64; do echo "build $$os"; GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane || exit 1; done
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '^(TestFind|TestIntl)$$' ./internal/store ./internal/exec/sandbox/wasm/guest
-	BIPLANE_TEST_STRICT=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m ./...
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m ./cmd/biplane
+	BIPLANE_TEST_STRICT=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m $$($(GO) list ./... | grep -v '/cmd/biplane$$')
+
+race:
+	BIPLANE_TEST_STRICT=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 60m ./cmd/biplane
 
 browser:
 	@command -v chromium >/dev/null 2>&1 || test -n "$$BIPLANE_TEST_BROWSER" || { echo "install Chromium (Debian: apt-get install chromium), or set BIPLANE_TEST_BROWSER to a browser" >&2; exit 1; }
