@@ -164,6 +164,10 @@ func (b *box) startProcess(command []string, extra []*os.File) error {
 	return b.spawnAndWait(command, append([]*os.File{null, toStderr, toStderr, agent}, extra...))
 }
 
+// enterEnvironment is the environment of the process that becomes the interpreter. It starts few
+// threads, and reads no files for the number of processors.
+var enterEnvironment = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=updatemaxprocs=0,containermaxprocs=0"}
+
 // spawnAndWait starts this binary, and closes b.ended when it has ended. The system kills a sandbox
 // when the thread that started it ends, so that thread waits for it.
 func (b *box) spawnAndWait(command []string, files []*os.File) error {
@@ -175,12 +179,17 @@ func (b *box) spawnAndWait(command []string, files []*os.File) error {
 			started <- err
 			return // without UnlockOSThread: the thread ends
 		}
-		// With GOMAXPROCS=1, the process that becomes the interpreter starts few threads.
 		p, err := os.StartProcess("/proc/self/exe", append([]string{"biplane"}, command...), &os.ProcAttr{
-			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Files: files, Sys: attributes,
+			Dir: "/", Env: enterEnvironment, Files: files, Sys: attributes,
 		})
 		if err := leave(); err == nil {
 			defer runtime.UnlockOSThread()
+		}
+		if err == nil {
+			if err = launch.MapUser(p.Pid, insider); err != nil { // the process waits for its setup
+				_ = p.Kill() // it may have ended
+				_, _ = p.Wait()
+			}
 		}
 		if err != nil {
 			started <- tool.Errorf(tool.Unavailable, "start a process in new namespaces: %w (are user namespaces "+

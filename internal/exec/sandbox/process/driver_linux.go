@@ -322,7 +322,7 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 		return err
 	}
 	s := setup{Runtime: b.spec.Runtime, Interpreter: path, Disk: d.cfg.Disk, Processes: processes,
-		Memory: b.spec.Memory}
+		Memory: b.spec.Memory, LeaveGroups: os.Geteuid() == 0}
 	h := &handover{}
 	defer h.closeFiles()
 	if err := d.fillSetup(b, &s, h); err != nil {
@@ -362,20 +362,14 @@ func sandboxUser() image.User {
 	return image.User{UID: os.Geteuid(), GID: os.Getegid()}
 }
 
-// processAttributes returns the system's attributes of a new sandbox. Its user is 1000 inside.
-// Outside it is an unprivileged user of the host if this process is root, and this process's own
-// user otherwise.
+// processAttributes returns the system's attributes of a new sandbox. The process borrows this
+// one's memory until it executes the binary, while the thread that starts it waits. Copying the
+// page tables of a gateway would take milliseconds. So its user is mapped later (launch.MapUser).
 func processAttributes() *syscall.SysProcAttr {
-	user, root := sandboxUser(), os.Geteuid() == 0
 	return &syscall.SysProcAttr{
-		Cloneflags:  namespaces &^ unix.CLONE_NEWTIME,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: insider, HostID: user.UID, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: insider, HostID: user.GID, Size: 1}},
-		// An ordinary user may not drop groups, because a group may be what denies an access.
-		GidMappingsEnableSetgroups: root,
-		Credential:                 &syscall.Credential{Uid: insider, Gid: insider, NoSetGroups: !root},
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN,
-			unix.CAP_NET_BIND_SERVICE},
+		Cloneflags: namespaces&^unix.CLONE_NEWTIME | unix.CLONE_VM | unix.CLONE_VFORK,
+		AmbientCaps: []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP,
+			unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE},
 		Setsid: true,
 	}
 }

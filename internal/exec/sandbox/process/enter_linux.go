@@ -35,6 +35,7 @@ func EnterSandbox() error {
 		name string
 		do   func(*setup) error
 	}{
+		{"become its user", becomeInsider},
 		{"make the root", makeRoot},
 		{"open the network", openNetwork},
 		{"name the host", func(*setup) error { return unix.Sethostname([]byte("sandbox")) }},
@@ -104,6 +105,24 @@ func readSetup(fd int) (*setup, error) {
 		return nil, fmt.Errorf("enter a sandbox: read its setup: %w", err)
 	}
 	return s, nil
+}
+
+// becomeInsider makes this process's user and group those of the sandbox. The driver mapped them
+// before it sent the setup. Outside they are an unprivileged user of the host if the gateway is
+// root, and the gateway's own user otherwise.
+func becomeInsider(s *setup) error {
+	if s.LeaveGroups {
+		if err := syscall.Setgroups([]int{}); err != nil {
+			return fmt.Errorf("leave the groups: %w", err)
+		}
+	}
+	if err := syscall.Setresgid(insider, insider, insider); err != nil {
+		return fmt.Errorf("change the group: %w", err)
+	}
+	if err := syscall.Setresuid(insider, insider, insider); err != nil {
+		return fmt.Errorf("change the user: %w", err)
+	}
+	return nil
 }
 
 // closeDescriptors closes all descriptors except the first three and the socket, when the

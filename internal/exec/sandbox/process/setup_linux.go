@@ -13,11 +13,14 @@ type setup struct {
 	Image       *imageSetup `json:"image,omitempty"`       // nil: the host's /usr
 	Mounts      []mounted   `json:"mounts,omitempty"`
 	Environment []string    `json:"environment,omitempty"` // what the image adds
-	Disk        int64       `json:"disk"`                  // bytes
-	Processes   int         `json:"processes"`
-	Memory      int64       `json:"memory"`      // bytes
-	AddressMax  int64       `json:"address_max"` // bytes of address space of a process; 0: not limited
-	CPUSeconds  int64       `json:"cpu_seconds"` // of a process; 0: not limited
+	// LeaveGroups means that the process leaves its supplementary groups. An ordinary user may not,
+	// because a group may be what denies an access.
+	LeaveGroups bool  `json:"leave_groups,omitempty"`
+	Disk        int64 `json:"disk"` // bytes
+	Processes   int   `json:"processes"`
+	Memory      int64 `json:"memory"`      // bytes
+	AddressMax  int64 `json:"address_max"` // bytes of address space of a process; 0: not limited
+	CPUSeconds  int64 `json:"cpu_seconds"` // of a process; 0: not limited
 	// Network is what the sandbox needs to know of its network; nil: it has none.
 	Network *netns.Setup `json:"network,omitempty"`
 }

@@ -42,7 +42,7 @@ type plan struct {
 }
 
 // users reports whether the process gets a user namespace. The process then waits for its user and
-// group mappings (mapUser).
+// group mappings (MapUser).
 func (p plan) users() bool { return p.flags&syscall.CLONE_NEWUSER != 0 }
 
 // The plans, best first. The process receives the plan's name as an argument.
@@ -62,21 +62,21 @@ func (p plan) attr() *syscall.SysProcAttr {
 		Pdeathsig: syscall.SIGKILL}
 }
 
-// mapUser maps the one user and the one group of a process's user namespace. Inside both have the
-// NobodyID. Outside they have it, too, if this process is root, which may map any user. Otherwise
-// they have this process's own IDs. The user is mapped last, so a process with a mapped user has
-// both.
-func mapUser(pid int) error {
+// MapUser maps the one user and the one group of a process's user namespace. Inside both have an ID
+// that the caller chooses. Outside they have the NobodyID if this process is root, which may map
+// any user. Otherwise they have this process's own IDs. The user is mapped last, so a process with
+// a mapped user has both.
+func MapUser(pid, inside int) error {
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
 		uid, gid = NobodyID, NobodyID
 	} else if err := tellProc(pid, "setgroups", "deny"); err != nil { // required by the system
 		return err
 	}
-	if err := tellProc(pid, "gid_map", decimal(NobodyID)+" "+decimal(gid)+" 1\n"); err != nil {
+	if err := tellProc(pid, "gid_map", decimal(inside)+" "+decimal(gid)+" 1\n"); err != nil {
 		return err
 	}
-	return tellProc(pid, "uid_map", decimal(NobodyID)+" "+decimal(uid)+" 1\n")
+	return tellProc(pid, "uid_map", decimal(inside)+" "+decimal(uid)+" 1\n")
 }
 
 // tellProc writes to a file in a process's /proc directory.
@@ -174,7 +174,7 @@ func spawn(argv []string, plan plan) (_ *Process, err error) {
 		return nil, err
 	}
 	if plan.users() { // first, because the process waits for it
-		if err = mapUser(pid); err != nil {
+		if err = MapUser(pid, NobodyID); err != nil {
 			syscall.Close(pipe[0])
 			end(pid)
 			return nil, err
