@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/lab/bench"
 	"github.com/biplane-dev/biplane/internal/lab/demo"
 )
@@ -30,7 +32,8 @@ func benchCommand(a *app) *cobra.Command {
 
 Each figure is a median with its p99, next to its goal and to yardsticks. These are Node, Deno and
 Python if they are installed, and any MCP server named with --gateway. The command uses no
-configuration, and leaves nothing behind. On a shared machine, compare figures within one run only.
+configuration, and leaves nothing behind. Only process_pandas needs an image with pandas in the data folder.
+On a shared machine, compare figures within one run only.
 
 Of a gateway it measures the handshake, the size of tools/list, and the cheapest call. That is 1+1 in a
 tool that runs code, or else a tool whose name says that it only reads. If the gateway has "biplane demo
@@ -72,6 +75,11 @@ could not be measured is null and has a "why".`,
 			if err != nil {
 				return err
 			}
+			dir, err := config.DataFolder(a.dataDir)
+			if err != nil {
+				return err
+			}
+			cfg.Images = daemon.ImageFolder(dir)
 			if tiers {
 				cfg.Only = append(cfg.Only, "tiers")
 			}

@@ -38,6 +38,7 @@ type Config struct {
 	Quick      bool      // few rounds: shows that everything works, but the figures are not reliable
 	Only       []string  // the groups to measure, as named by Groups; empty: all
 	Gateways   []Gateway // others to compare with
+	Images     string    // folder of the sandbox images; only read
 	Progress   io.Writer // receives progress messages, line by line; may be nil
 }
 

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 )
 
@@ -17,6 +19,8 @@ var tierRows = []row{
 	{name: "process_python", unit: "ms", reach: 4,
 		what: "a process sandbox with Python that was started ahead, claimed, to the value of 1+1"},
 	{name: "process_python_cold", unit: "ms", what: "the same, nothing started ahead"},
+	{name: "process_pandas", unit: "ms", reach: 8,
+		what: "a process sandbox of an image with pandas, imported ahead, claimed, to the value of a sum of a column"},
 	{name: "process_node", unit: "ms",
 		what: "a process sandbox with Node.js that was started ahead, claimed, to the value of 1+1"},
 	{name: "process_node_cold", unit: "ms", what: "the same, nothing started ahead"},
@@ -65,7 +69,7 @@ func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
 		{"process_cold", "bash", cold, &program.Program{Code: ":", Name: "program.sh"}, 40},
 	} {
 		took, err := collectDurations(ctx, r.countRounds(m.rounds), func() (time.Duration, error) {
-			return timeProcess(ctx, m.driver, m.runtime, m.program, m.driver != cold)
+			return timeProcess(ctx, m.driver, sandbox.Spec{Runtime: m.runtime}, m.program, m.driver != cold)
 		})
 		if err != nil {
 			out = append(out, missingFigures(err.Error(), m.name)...)
@@ -77,6 +81,7 @@ func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
 		name string
 		do   func(context.Context, *process.Driver) ([]time.Duration, error)
 	}{
+		{"process_pandas", r.measurePandas},
 		{"process_burst", r.measureBurst},
 		{"process_tool_call", r.measureProcessCalls},
 		{"egress", r.measureEgress},
@@ -94,17 +99,19 @@ func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
 	return out, nil
 }
 
+// aheadTime is how long a sandbox that is started ahead may take, with its imports.
+const aheadTime = 5 * time.Second
+
 // timeProcess returns how long a program took in a new sandbox, from the creation of that to the
 // program's value. With ahead, it first waits until a sandbox was started ahead.
-func timeProcess(ctx context.Context, d *process.Driver, runtime string, p *program.Program, ahead bool) (
+func timeProcess(ctx context.Context, d *process.Driver, spec sandbox.Spec, p *program.Program, ahead bool) (
 	took time.Duration, err error) {
-	spec := sandbox.Spec{Runtime: runtime}
 	for ahead && d.CountWarm() == 0 {
 		box, err := d.Create(ctx, spec) // which has others started ahead
 		if err != nil {
 			return 0, err
 		}
-		for deadline := time.Now().Add(time.Second); d.CountWarm() == 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(aheadTime); d.CountWarm() == 0 && time.Now().Before(deadline); {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if err := box.Close(); err != nil {
@@ -119,6 +126,45 @@ func timeProcess(ctx context.Context, d *process.Driver, runtime string, p *prog
 	defer func() { err = errors.Join(err, box.Close()) }()
 	_, at, err := runOnce(ctx, box, p)
 	return at.Sub(began), err
+}
+
+// measurePandas measures sandboxes of an image with pandas that have imported it ahead.
+func (r *runner) measurePandas(ctx context.Context, _ *process.Driver) (_ []time.Duration, err error) {
+	images, name, err := r.findPandas()
+	if err != nil {
+		return nil, err
+	}
+	d, err := process.New(process.Config{Warm: 1, Images: images})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	p, err := prepareProgram("py", "import pandas\nint(pandas.DataFrame({'a': [1, 2, 3]}).a.sum())")
+	if err != nil {
+		return nil, err
+	}
+	return collectDurations(ctx, r.countRounds(20), func() (time.Duration, error) {
+		return timeProcess(ctx, d, sandbox.Spec{Runtime: "python", Image: name}, p, true)
+	})
+}
+
+// findPandas returns the images of the data folder, and the name of one with pandas. Its sandboxes
+// import pandas ahead, with any configuration.
+func (r *runner) findPandas() (*image.Store, string, error) {
+	all, err := image.NewStore(image.Config{Folder: r.cfg.Images}).ListImages()
+	if err != nil {
+		return nil, "", err
+	}
+	for _, i := range all {
+		if i.IsBuilt() && slices.Contains(i.Modules["python"], "pandas") {
+			d := i.Description
+			d.Warm = []string{"pandas"}
+			return image.NewStore(image.Config{Folder: r.cfg.Images,
+				Described: map[string]image.Description{i.Name: d}}), i.Name, nil
+		}
+	}
+	return nil, "", errors.New("no image in the data folder has pandas: biplane image build data --python pandas " +
+		"builds one")
 }
 
 // measureBurst measures sandboxes that are created at once. Each runs a script, and stays until all
