@@ -3,6 +3,7 @@ package daemon
 import (
 	"slices"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -18,3 +19,6 @@ func (c *Config) AddDriver(name string, tier tool.Tier, create func() (sandbox.D
 		return d.(closingDriver), nil
 	}})
 }
+
+// SetClock sets the clock of executions and sessions.
+func (c *Config) SetClock(clock *wallclock.Clock) { c.clock = clock }

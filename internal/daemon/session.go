@@ -31,6 +31,7 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 		Tools: programTools{d, tools}, Supervisor: supervisor{d}, Control: control{d},
 		Access: fileAccess{d.policies, d}, Store: sessions, Journal: d.store.Executions(key), Key: key,
 		Tokens: d.meters.tokens, Log: d.log, Turns: d.turns, Copied: isRestored(d.cfg.DataDir),
+		Clock: d.cfg.clock,
 		Limits: executor.Limits{
 			Memory: s.Sandbox.Memory, CPU: s.Sandbox.CPU, Calls: s.Sandbox.Calls, Concurrency: s.Sandbox.Concurrency,
 			OutputTokens: s.Sandbox.OutputTokens,

@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/daemon"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -74,6 +75,7 @@ type tierRig struct {
 	// hostPackages enables the sandboxes that are processes of this host.
 	more         string // of the configuration
 	hostPackages bool
+	clock        *wallclock.Clock // of executions and sessions; nil: the system's
 	d            *daemon.Daemon
 	stop         func()
 }
@@ -124,6 +126,7 @@ func (r *tierRig) start(policies string, create func() (sandbox.Driver, error)) 
 	r.log = &bytes.Buffer{}
 	c := daemon.Config{Settings: s, DataDir: r.dir, Listen: "127.0.0.1:0", Version: "test", Recover: true,
 		Log: slog.New(slog.NewTextHandler(r.log, nil))}
+	c.SetClock(r.clock)
 	if create != nil {
 		c.AddDriver("strong", tool.Process, create)
 	}

@@ -26,7 +26,7 @@ func Node(t testing.TB) string {
 	}
 	p, err := exec.LookPath("node")
 	if err != nil {
-		failOrSkip(t, "no node on the PATH: install Node.js 22 or newer")
+		SkipWithout(t, "no node on the PATH: install Node.js 22 or newer")
 	}
 	return p
 }
@@ -37,7 +37,7 @@ func Module(t testing.TB, file string) string {
 	t.Helper()
 	p := filepath.Join(root(t), ".tools", "node_modules", filepath.FromSlash(file))
 	if _, err := os.Stat(p); err != nil {
-		failOrSkip(t, "peer "+file+" is not installed: run `make tools`")
+		SkipWithout(t, "peer "+file+" is not installed: run `make tools`")
 	}
 	return p
 }
@@ -75,8 +75,9 @@ func Port(t testing.TB) string {
 	return ""
 }
 
-// failOrSkip skips a test that lacks a peer, or fails it if BIPLANE_TEST_STRICT is 1.
-func failOrSkip(t testing.TB, msg string) {
+// SkipWithout skips a test that lacks a peer, with the reason. It fails the test if
+// BIPLANE_TEST_STRICT is 1.
+func SkipWithout(t testing.TB, msg string) {
 	t.Helper()
 	if os.Getenv("BIPLANE_TEST_STRICT") == "1" {
 		t.Fatalf("a peer is missing, which BIPLANE_TEST_STRICT forbids: %s", msg)
