@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"context"
+	"net/url"
+	"time"
+)
 
 // The states of an image.
 const (
@@ -42,4 +46,24 @@ type ImageMount struct {
 	Volume   string `json:"volume,omitempty"`
 	Shared   bool   `json:"shared,omitempty"` // all principals have the same volume
 	ReadOnly bool   `json:"read_only"`
+}
+
+// An ImageWarmRequest asks for a sandbox of an image that waits for a program.
+type ImageWarmRequest struct {
+	Language string `json:"language,omitempty"` // of the program; default python
+}
+
+// An ImageWarmth describes the sandboxes of an image that wait for a program.
+type ImageWarmth struct {
+	Image    string        `json:"image"`
+	Language string        `json:"language"`
+	Ready    int           `json:"ready"` // how many wait
+	Start    time.Duration `json:"start"` // how long it took to start one, with its imports
+	Claim    time.Duration `json:"claim"` // how long it took to claim one, until it answered
+	For      time.Duration `json:"for"`   // how long one waits
+}
+
+// WarmImage makes Biplane start a sandbox of an image ahead, now.
+func WarmImage(ctx context.Context, c *Client, image string, r ImageWarmRequest) (*ImageWarmth, error) {
+	return post[*ImageWarmth](ctx, c, "/images/"+url.PathEscape(image)+"/warm", r)
 }

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +19,7 @@ import (
 func imageCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "image",
-		Short: "Build, list and remove the images that sandboxes are created from",
+		Short: "Build, list, warm and remove the images that sandboxes are created from",
 		Long: `Programs in process sandboxes have the programs and packages of this host. An image has more: Debian or
 npm packages in a layer above the host's /usr, or all of an OCI image instead of it. A program names its
 image with the argument image, or is given the first that has what it imports. Images are described in
@@ -31,7 +33,8 @@ the configuration (sandbox.images) or on the command line. They are kept in the 
 	list := imageListCommand(a)
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
-	c.AddCommand(imageBuildCommand(a), list, imageShowCommand(a), imageRemoveCommand(a))
+	c.AddCommand(imageBuildCommand(a), list, imageShowCommand(a), imageWarmCommand(a),
+		imageRemoveCommand(a))
 	return c
 }
 
@@ -194,6 +197,43 @@ func imageText(w io.Writer, i api.Image) {
 	}
 	writeColumns(w, rows...)
 }
+
+func imageWarmCommand(a *app) *cobra.Command {
+	var output string
+	var req api.ImageWarmRequest
+	c := &cobra.Command{
+		Use:   "warm NAME",
+		Short: "Start a sandbox of an image ahead, so that the next program need not wait",
+		Long: `Starts a sandbox of an image now, with the modules imported that the configuration names (warm). It waits
+for the next program of that language. Prints how many wait, and how long it takes to start and to claim
+one. It is of use while biplane serve or biplane mcp runs: the sandbox ends with that process, or after
+five minutes without a program.`,
+		Example: "  biplane image warm data\n  biplane image warm web --language typescript",
+		Args:    exactlyOne("NAME", "the name of an image"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				i, err := api.WarmImage(ctx, client, args[0], req)
+				if err != nil {
+					return err
+				}
+				return a.printOutput(output, i, func(w io.Writer) {
+					writeColumns(w, [][]string{{"image", i.Image}, {"language", i.Language},
+						{"ready", text.Count(i.Ready, "sandbox")}, {"start", roundTime(i.Start)},
+						{"claim", roundTime(i.Claim)}, {"waits", text.Setting(i.For)}}...)
+				})
+			})
+		},
+	}
+	c.Flags().StringVar(&req.Language, "language", "python", "the `language` of the programs")
+	addOutput(c, &output)
+	return c
+}
+
+// roundTime formats how long something took.
+func roundTime(d time.Duration) string { return d.Round(10 * time.Microsecond).String() }
 
 func imageRemoveCommand(a *app) *cobra.Command {
 	return &cobra.Command{

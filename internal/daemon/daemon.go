@@ -27,6 +27,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/stack"
 	"github.com/biplane-dev/biplane/internal/base/tokens"
 	"github.com/biplane-dev/biplane/internal/base/tracing"
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/audit"
@@ -81,7 +82,8 @@ type Config struct {
 	// Recover resumes the executions that had not ended when the previous process did.
 	Recover bool
 
-	drivers []driver // kinds of sandboxes, for tests; nil: the kinds in the table
+	drivers []driver         // kinds of sandboxes, for tests; nil: the kinds in the table
+	clock   *wallclock.Clock // of executions and sessions, for tests; nil: the system's
 }
 
 // A Daemon is a complete Biplane process.
@@ -318,7 +320,8 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 		Metrics: d.meters.metrics.Handler(d.log),
 		Feeds:   httpapi.Feeds{Logs: &d.servers.log, Notices: channels{d}, Events: d.servers.events},
 		Log:     d.log, Secrets: d.mask, Pages: d.pages(auth),
-		Upkeep: httpapi.Upkeep{Repeats: repeat.NewLog(d.store.OpenRepeats(key), nil), Pruner: pruner{d}},
+		Upkeep: httpapi.Upkeep{Repeats: repeat.NewLog(d.store.OpenRepeats(key), nil), Pruner: pruner{d},
+			Images: warmer{d}},
 	})))
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 
@@ -13,8 +14,11 @@ import (
 
 // openImages returns the images of a data folder, and of the configuration.
 func openImages(dataDir string, s *config.Config) *image.Store {
-	return image.NewStore(image.Config{Folder: filepath.Join(dataDir, "images"), Described: s.Sandbox.Images})
+	return image.NewStore(image.Config{Folder: ImageFolder(dataDir), Described: s.Sandbox.Images})
 }
+
+// ImageFolder returns the folder of the images of a data folder.
+func ImageFolder(dataDir string) string { return filepath.Join(dataDir, "images") }
 
 // Images are the sandbox images of a data folder. They can be used while a process owns the folder.
 type Images struct{ store *image.Store }
@@ -69,6 +73,20 @@ func (i *Images) BuildImage(ctx context.Context, name string, r api.ImageContent
 		return api.Image{}, err
 	}
 	return i.ShowImage(name)
+}
+
+// A warmer starts sandboxes of images ahead on request.
+type warmer struct{ *Daemon }
+
+// WarmImage starts a sandbox of an image ahead.
+func (d warmer) WarmImage(ctx context.Context, name string, r api.ImageWarmRequest) (*api.ImageWarmth, error) {
+	language := cmp.Or(r.Language, "python")
+	w, err := d.executor.WarmImage(ctx, name, language)
+	if err != nil {
+		return nil, err
+	}
+	return &api.ImageWarmth{Image: name, Language: language, Ready: w.Ready, Start: w.Start, Claim: w.Claim,
+		For: w.For}, nil
 }
 
 // imageOf converts an image to the API's type.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 )
 
 // A routeBook records which routes of the API have answered with success.
@@ -113,16 +114,27 @@ func TestClientRoundTrip(t *testing.T) {
 	boxes := t.Run("sandboxes", func(t *testing.T) {
 		r := newProcessRig(t, inSandboxes)
 		tripSandboxes(t, api.SandboxClient{Client: book.record(r.d.Client())})
+		putImage(t, r.dir, image.Manifest{Name: "warm"}, map[string]string{"usr/share/warm": "x"})
+		w := tripped[*api.ImageWarmth](t)(api.WarmImage(t.Context(), book.record(r.d.Client()), "warm",
+			api.ImageWarmRequest{}))
+		if w != nil && w.Ready != 1 {
+			t.Errorf("WarmImage: %+v, want one that waits", w)
+		}
 	})
 	for route, pattern := range routes {
 		covered := slices.ContainsFunc(book.routes(), regexp.MustCompile(pattern).MatchString)
 		switch why := notForClients[route]; {
 		case covered && why != "":
 			t.Errorf("%s is called, so it should not be listed as %q", route, why)
-		case !covered && why == "" && (boxes && !book.lacksBoxes() || !strings.Contains(route, "/me/sandboxes")):
+		case !covered && why == "" && (boxes && !book.lacksBoxes() || !needsBoxes(route)):
 			t.Errorf("%s is called by no method of the client in this test: add one, and call it", route)
 		}
 	}
+}
+
+// needsBoxes reports whether a route needs process sandboxes.
+func needsBoxes(route string) bool {
+	return strings.Contains(route, "/me/sandboxes") || strings.Contains(route, "/images/")
 }
 
 func (b *routeBook) routes() (all []string) {

@@ -188,6 +188,11 @@ func (x *Executor) Close() error {
 	return x.live.Close()
 }
 
+// WarmImage starts a sandbox of an image ahead, for programs in a language.
+func (x *Executor) WarmImage(ctx context.Context, image, language string) (sandbox.Warmth, error) {
+	return x.guests.WarmImage(ctx, image, language)
+}
+
 // start runs f in a goroutine that Close waits for, and returns false if x is closed.
 func (x *Executor) start(f func()) bool {
 	x.mu.Lock()

@@ -73,6 +73,20 @@ type Imager interface {
 	ListImages() ([]Image, error)
 }
 
+// A Warmer is a Driver that starts sandboxes ahead.
+type Warmer interface {
+	// WarmImage starts a sandbox like those of a spec ahead, now. It fails if none can be kept.
+	WarmImage(ctx context.Context, spec Spec) (Warmth, error)
+}
+
+// A Warmth describes the sandboxes that were started ahead and are alike.
+type Warmth struct {
+	Ready int           // how many wait now
+	Claim time.Duration // how long it took to claim one, until its agent answered
+	Start time.Duration // how long it took to start one, with its imports
+	For   time.Duration // how long one waits for a program
+}
+
 // A Sandbox is one guest and its state.
 type Sandbox interface {
 	// Run runs cmd until the guest ends or ctx is done, like os/exec's Cmd.Run, and returns the

@@ -66,6 +66,7 @@ type Config struct {
 type Upkeep struct {
 	Repeats *repeat.Log // answers to requests with an idempotency key; nil: such requests are refused
 	Pruner  Pruner
+	Images  Images
 }
 
 // Feeds are what people watch.

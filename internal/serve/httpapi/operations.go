@@ -293,6 +293,8 @@ var operations = map[string]apidoc.Operation{
 
 	"POST /prune": {ID: "prune", Summary: "Delete or archive some old data",
 		Body: typeOf[api.PruneRequest](), Result: typeOf[api.PruneStep]()},
+	"POST /images/{image}/warm": {ID: "warmImage", Summary: "Start a sandbox of an image ahead",
+		Body: typeOf[api.ImageWarmRequest](), Result: typeOf[api.ImageWarmth]()},
 
 	"GET /me/secrets": {ID: "ownSecrets", Summary: "List the caller's secrets",
 		Result: typeOf[[]api.Secret]()},

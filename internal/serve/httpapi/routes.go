@@ -64,6 +64,7 @@ func (s *Server) listRoutes() []route {
 	notices := &noticeRoutes{c.Notices}
 	events := &eventRoutes{c.Events, s.ctx, &s.streams}
 	old := &pruneRoutes{c.Pruner}
+	images := &imageRoutes{c.Images}
 	boxes := &sandboxRoutes{c.Door, c.Sandboxes}
 	secrets := &secretRoutes{keeper: c.SecretKeeper}
 	ownSecrets := &secretRoutes{keeper: c.SecretKeeper, own: true, local: c.Principal}
@@ -135,6 +136,7 @@ func (s *Server) listRoutes() []route {
 		{"GET " + api.Prefix + "/notices", admin, reads, notices.listChannels},
 		{"POST " + api.Prefix + "/notices/test", admin, waits, notices.testChannels},
 		{"POST " + api.Prefix + "/prune", admin, waits, old.pruneData},
+		{"POST " + api.Prefix + "/images/{image}/warm", admin, waits, images.warmImage},
 		{"GET " + api.Prefix + "/me/secrets", user, controls, ownSecrets.listSecrets},
 		{"PUT " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.setSecret},
 		{"DELETE " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.removeSecret},

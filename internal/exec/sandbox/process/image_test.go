@@ -101,3 +101,32 @@ func TestImageAboveHost(t *testing.T) {
 		t.Errorf("Create with an unknown image: %v", err)
 	}
 }
+
+// TestWarmNow checks that WarmImage starts a sandbox now, makes room for it, and that the next
+// program claims it.
+func TestWarmNow(t *testing.T) {
+	s := image.NewStore(image.Config{Folder: t.TempDir(), Described: map[string]image.Description{
+		"warm":   {Packages: []string{"x"}, Use: image.Use{Warm: []string{"quiet"}}},
+		"mounts": {Use: image.Use{Mounts: []image.Mount{{Target: "/data", Volume: "v"}}}}}})
+	d := newDriver(t, process.Config{Images: s, Warm: 1})
+	buildImage(t, s, image.Manifest{Name: "warm", Host: true},
+		map[string]string{"usr/lib/python3/dist-packages/quiet.py": "x = 1\n"})
+	spec := roomy
+	for _, c := range []struct{ runtime, image string }{{"bash", ""}, {"python", ""}, {"python", "warm"}} {
+		spec.Runtime, spec.Image = c.runtime, c.image
+		w, err := d.WarmImage(t.Context(), spec)
+		if err != nil || w.Ready != 1 || w.Claim <= 0 || w.Start <= 0 || d.CountWarm() != 1 {
+			t.Errorf("WarmImage of %q for %s: %+v, %v, %d wait; want one", c.image, c.runtime, w, err, d.CountWarm())
+		}
+	}
+	if o := sandboxtest.Exec(t.Context(), t, d, spec, "import sys\n'quiet' in sys.modules",
+		sandboxtest.Host{}); string(o.Value) != "true" {
+		t.Errorf("the next program: %v, want a sandbox that has imported the module", o)
+	}
+	for name, want := range map[string]string{"none": `no image "none"`, "mounts": "has folders or volumes"} {
+		spec.Image = name
+		if _, err := d.WarmImage(t.Context(), spec); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("WarmImage of %q: %v, want %q", name, err, want)
+		}
+	}
+}

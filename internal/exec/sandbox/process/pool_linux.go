@@ -101,8 +101,17 @@ func (d *Driver) startAhead(key poolKey) {
 	}
 	d.mu.Lock()
 	d.pool.filling--
-	full := b != nil && (d.closed || len(d.pool.ready) >= d.cfg.Warm)
-	if b != nil && !full {
+	d.mu.Unlock()
+	if b != nil {
+		d.addWarm(key, b)
+	}
+}
+
+// addWarm adds a sandbox to the pool. If that is full, it closes the sandbox.
+func (d *Driver) addWarm(key poolKey, b *box) {
+	d.mu.Lock()
+	full := d.closed || len(d.pool.ready) >= d.cfg.Warm
+	if !full {
 		w := &warmBox{box: b, of: key}
 		w.expire = time.AfterFunc(warmTime, func() { d.expireWarm(w) })
 		d.pool.ready = append(d.pool.ready, w)

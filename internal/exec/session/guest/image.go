@@ -2,9 +2,11 @@ package guest
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -119,4 +121,26 @@ func (s *Sources) ListImages(context.Context) ([]sandbox.Image, error) {
 		out = append(out, all...)
 	}
 	return out, nil
+}
+
+// WarmImage starts a sandbox of an image ahead, for programs in a language. It is of the cheapest
+// kind that has the image.
+func (s *Sources) WarmImage(ctx context.Context, image, language string) (sandbox.Warmth, error) {
+	if language == "javascript" {
+		language = "typescript"
+	}
+	if runtimes[language] == "" {
+		return sandbox.Warmth{}, tool.Errorf(tool.Invalid, "there is no language %q, only %s", text.Cut(language, 40),
+			strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))
+	}
+	src, _, err := s.ChooseSource(ctx, Need{Language: language, Image: image})
+	if err != nil {
+		return sandbox.Warmth{}, err
+	}
+	w, ok := src.kind.Driver.(sandbox.Warmer)
+	if !ok {
+		return sandbox.Warmth{}, tool.Errorf(tool.Unavailable, "sandboxes of kind %s aren't started ahead",
+			src.KindName())
+	}
+	return w.WarmImage(ctx, src.spec(language, ""))
 }

@@ -1,0 +1,26 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/biplane-dev/biplane/api"
+)
+
+// Images are the images that sandboxes are created from.
+type Images interface {
+	// WarmImage starts a sandbox of an image ahead.
+	WarmImage(ctx context.Context, image string, r api.ImageWarmRequest) (*api.ImageWarmth, error)
+}
+
+// imageRoutes serves images.
+type imageRoutes struct{ images Images }
+
+func (h *imageRoutes) warmImage(w http.ResponseWriter, r *http.Request) {
+	var req api.ImageWarmRequest
+	if err := readJSON(r, &req); err != nil {
+		writeError(w, err)
+		return
+	}
+	answerWith(w)(h.images.WarmImage(r.Context(), r.PathValue("image"), req))
+}
