@@ -20,7 +20,8 @@ const (
 	// copied: more than a millisecond's worth during program start.
 	shared = syscall.CLONE_VM | syscall.CLONE_VFORK
 	// namespaces is the namespaces of a process other than the user namespace.
-	namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWCGROUP
+	namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET |
+		syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWCGROUP
 
 	// The capabilities of linux/capability.h that the first plan keeps: SETGID, SETUID, SYS_ADMIN.
 	capSetgid, capSetuid, capSysAdmin = 6, 7, 21
