@@ -11,11 +11,13 @@ const (
 	PruneJournals   = "journals"   // the journals of executions that have ended; the executions stay in lists
 	PruneSessions   = "sessions"   // sessions that no program uses
 	PruneUsage      = "usage"      // usage
+	PruneServers    = "servers"    // files of servers in sandboxes that the configuration no longer has
 	PruneAudit      = "audit"      // leaves of the audit log: moved to signed segments, never deleted
 )
 
 // PruneKinds lists the kinds.
-var PruneKinds = []string{PruneExecutions, PruneJournals, PruneSessions, PruneUsage, PruneAudit}
+var PruneKinds = []string{PruneExecutions, PruneJournals, PruneSessions, PruneUsage, PruneServers,
+	PruneAudit}
 
 // A PruneRequest asks for one step of deleting or archiving old data.
 type PruneRequest struct {

@@ -27,11 +27,11 @@ func pruneCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "prune",
-		Short: "Delete old executions, journals, sessions and usage, and archive the old audit log",
+		Short: "Delete old executions, journals, sessions, usage and files, and archive the old audit log",
 		Long: `Deletes data that is older than the given ages, also while a process uses the data folder:
-executions that have ended, the journals of such executions, sessions that no program uses, and usage. Kinds
-without an age stay. An age is a duration such as 90d or 12h; 0 means everything until now.
-Each step is on record before it is made.
+executions that have ended, the journals of such executions, sessions that no program uses, usage, and files of
+servers in sandboxes that are no longer in the configuration. Kinds without an age stay. An age is a duration
+such as 90d or 12h; 0 means everything until now. Each step is on record before it is made.
 
 The audit log is never deleted. --audit moves its old entries to signed files in the folder "archive" of the
 data folder. Lists, proofs and biplane audit verify read them there. They may be moved elsewhere; verify then
@@ -72,6 +72,7 @@ var pruneHelp = map[string]string{
 	api.PruneJournals:   "delete the journals of executions that ended longer ago than this `age`",
 	api.PruneSessions:   "end sessions that were last used longer ago than this `age`",
 	api.PruneUsage:      "delete usage from longer ago than this `age`",
+	api.PruneServers:    "delete files of removed servers in sandboxes that ran longer ago than this `age`",
 	api.PruneAudit:      "archive entries of the audit log from longer ago than this `age`",
 }
 
@@ -90,7 +91,8 @@ func parseAges(ages map[string]*string, now time.Time) (todo []prunedKind, err e
 		todo = append(todo, prunedKind{Kind: k, Before: now.Add(-time.Duration(seconds) * time.Second).UTC()})
 	}
 	if len(todo) == 0 {
-		return nil, usageError("say what is old: --executions 90d, --journals, --sessions, --usage or --audit")
+		return nil, usageError("say what is old: --executions 90d, --journals, --sessions, --usage, " +
+			"--servers or --audit")
 	}
 	return todo, nil
 }

@@ -386,6 +386,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wg.Go(func() { d.privacy.Run(upstreams) })
 	wg.Go(func() { d.shapes.Run(upstreams) })
 	wg.Go(func() { d.sandboxes.own.RunKeeper(upstreams) })
+	wg.Go(func() { d.upstreams.hosting.memory.RunKeeper(upstreams) })
 	if !d.cfg.Lazy {
 		wg.Go(func() { d.releaseAfterStart(upstreams) })
 	}

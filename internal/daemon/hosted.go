@@ -2,10 +2,10 @@ package daemon
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/config"
@@ -29,6 +29,11 @@ type hosting struct {
 	unable error
 	folder string
 	cfg    config.Network
+	memory *hosted.Memory
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	used map[string]int // servers with files that run, by the names of their folders
 
 	// set once the gateway exists, before servers start
 	hosts traffic.Hosts
@@ -37,7 +42,8 @@ type hosting struct {
 
 // newHosting returns what runs MCP servers in sandboxes.
 func newHosting(d *Daemon) *hosting {
-	h := &hosting{folder: filepath.Join(d.cfg.DataDir, hostedFolder), cfg: d.cfg.Settings.Network}
+	h := &hosting{folder: filepath.Join(d.cfg.DataDir, hostedFolder), cfg: d.cfg.Settings.Network,
+		memory: hosted.NewMemory(d.cfg.Settings.Sandbox.Own.TotalMemory, nil), used: map[string]int{}, log: d.log}
 	h.driver, h.unable = d.sandboxes.findMachineDriver()
 	if err := hosted.RemoveLeft(filepath.Join(h.folder, temporaryFolder)); err != nil {
 		d.log.Warn("files of servers that have ended not removed", "error", err)
@@ -78,18 +84,24 @@ func (l *launcher) LaunchServer(ctx context.Context) (mcp.Launched, error) {
 	b := c.Sandbox
 	cfg := hosted.Config{Name: c.Name, Driver: h.driver, Command: append([]string{c.Command}, c.Args...),
 		Env: c.ListVariables(), Dir: c.WorkFolder(), Image: b.Image, Mounts: b.Mounts, Log: l.upstreams.log,
-		Parent: filepath.Join(h.folder, temporaryFolder),
+		Parent: filepath.Join(h.folder, temporaryFolder), Memory: h.memory,
 		Limits: hosted.Limits{Memory: b.Memory, Processes: b.Processes, Disk: b.Disk, Standby: b.Standby}}
+	name := ""
 	if !c.Personal { // otherwise each principal's server has files of its own, which end with it
-		sum := sha256.Sum256([]byte(c.Name))
-		cfg.Folder = filepath.Join(h.folder, hex.EncodeToString(sum[:12]))
+		name = serverFolder(c.Name)
+		cfg.Folder = filepath.Join(h.folder, name)
 	}
 	if l.client != nil {
 		cfg.Gate = &hosted.Gate{Hosts: h.hosts, Door: h.door, Client: l.client, Reach: b.Network,
 			Grantor: "mcpServers." + c.Name + ".sandbox", Network: newSandboxNetwork(h.cfg, b.Secrets, l.upstreams.log)}
 	}
+	if err := h.beginUse(name, c.Name); err != nil {
+		return nil, err
+	}
+	cfg.Files = serverFiles{h, name}
 	s, err := hosted.NewHost(cfg).StartServer(ctx)
 	if err != nil {
+		h.endUse(name)
 		return nil, err
 	}
 	return s, nil

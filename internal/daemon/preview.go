@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/secret"
+	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/serve/preview"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -30,7 +31,7 @@ func newPreviews(d *Daemon, key *secret.Key) *previews {
 }
 
 // MakeLink implements owned.Previews.
-func (p *previews) MakeLink(c *tool.Call, sandbox string, labels []string, port int, life time.Duration) (url string,
+func (p *previews) MakeLink(c *tool.Call, b *owned.Record, port int, life time.Duration) (url string,
 	expires time.Time, err error) {
 	base := cmp.Or(p.d.publicURL(), p.d.URL())
 	if base == "" {
@@ -38,13 +39,14 @@ func (p *previews) MakeLink(c *tool.Call, sandbox string, labels []string, port 
 			"a preview needs an address that browsers reach: run biplane serve")
 	}
 	made := &tool.Call{Principal: c.Principal, Tool: c.Tool, Arguments: c.Arguments, Labels: c.Labels, By: c.By}
-	path, expires, err := p.server.MakeLink(&preview.Maker{Call: made, Sandbox: sandbox, Labels: labels}, port, life)
+	path, expires, err := p.server.MakeLink(&preview.Maker{Call: made, Sandbox: b.ID, Labels: b.Labels,
+		Network: b.Network}, port, life)
 	return base + path, expires, err
 }
 
 // DialPort implements preview.Dialer.
-func (p *previews) DialPort(ctx context.Context, owner, sandbox string, port int) (net.Conn, error) {
-	return p.d.sandboxes.own.DialPort(ctx, owner, sandbox, port)
+func (p *previews) DialPort(ctx context.Context, m *preview.Maker, port int) (net.Conn, error) {
+	return p.d.sandboxes.own.DialPort(ctx, m.Call.Principal, m.Sandbox, port)
 }
 
 // MayPreview implements preview.Permission. With more labels than the sandbox had when the link was

@@ -27,6 +27,8 @@ func (d pruner) countOld(ctx context.Context, kind string, before time.Time) (in
 		return d.executor.Sessions().CountIdle(ctx, before)
 	case api.PruneUsage:
 		return old.CountUsage(ctx, before)
+	case api.PruneServers:
+		return d.upstreams.hosting.countOldFolders(d.reload.settings.Load(), before)
 	}
 	return 0, tool.Errorf(tool.Invalid, "there is no data of kind %q", kind)
 }
@@ -40,6 +42,8 @@ func (d pruner) removeOld(ctx context.Context, kind string, before time.Time) (i
 		return old.DeleteJournals(ctx, before, prunedAtOnce)
 	case api.PruneSessions:
 		return d.executor.Sessions().EndIdle(ctx, before, prunedAtOnce)
+	case api.PruneServers:
+		return d.upstreams.hosting.removeOldFolders(ctx, d.reload.settings.Load(), before)
 	default:
 		return old.DeleteUsage(ctx, before, prunedAtOnce)
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,12 +75,45 @@ func (a *Audit) MoveLeaves(ctx context.Context, h *segment.Header) error {
 	if err != nil {
 		return err
 	}
-	return a.FinishMove(ctx)
+	return a.removeLeaves(ctx)
 }
 
-// FinishMove removes the leaves that are in a segment from the database, in batches, so that calls
-// needn't wait for it. It returns the space to the file system.
-func (a *Audit) FinishMove(ctx context.Context) error {
+// FinishMove completes a move that was interrupted. First it checks the segment's file: nothing
+// else will have the leaves.
+func (a *Audit) FinishMove(ctx context.Context, public string) error {
+	s, err := record.FindOpenSegment(ctx, a.s.read)
+	if err != nil {
+		return err
+	}
+	if s != nil {
+		if err := a.checkSegmentFile(s, public); err != nil {
+			return err
+		}
+	}
+	return a.removeLeaves(ctx)
+}
+
+// checkSegmentFile returns an error unless the file of a segment is as it was signed.
+func (a *Audit) checkSegmentFile(s *segment.Stored, public string) error {
+	name := segment.FileName(s.First, s.Last)
+	h, err := segment.CheckFile(filepath.Join(a.archiveFolder(), name), public)
+	switch {
+	case errors.Is(err, segment.ErrMissing):
+		return tool.Errorf(tool.NotFound, "the leaves %d to %d are not removed from the database: their segment %s is "+
+			"missing; put the file back into the folder %s", s.First, s.Last, name, a.archiveFolder())
+	case err == nil && (h.Note != s.Note || h.FileName() != name):
+		err = errors.New("it has another header than the one in the database")
+		fallthrough
+	case err != nil:
+		return tool.Errorf(tool.Conflict, "the leaves %d to %d are not removed from the database: their segment %s "+
+			"was changed: %w; run biplane audit verify", s.First, s.Last, name, err)
+	}
+	return nil
+}
+
+// removeLeaves removes the leaves that are in a segment from the database, in batches: other calls
+// needn't wait. It returns the space to the file system.
+func (a *Audit) removeLeaves(ctx context.Context) error {
 	for more := true; more; {
 		err := a.s.writer.runInTransaction(ctx, false, func(ctx context.Context, w *writer) (err error) {
 			more, err = record.MoveSome(ctx, w.tx)

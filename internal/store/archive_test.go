@@ -316,3 +316,44 @@ func TestArchiveRefusesChangedLeaves(t *testing.T) {
 		t.Errorf("ArchiveNext returned %+v, want an error, after which no calls are made", h)
 	}
 }
+
+// TestUnfinishedMove adds the row of a segment whose leaves are in the database, as if a move to it
+// had been interrupted. Without the file that was signed for it, they stay there.
+func TestUnfinishedMove(t *testing.T) {
+	for name, c := range map[string]struct {
+		copied bool // the file of another segment has its name
+		kind   tool.Kind
+	}{"without its file": {false, tool.NotFound}, "with another file": {true, tool.Conflict}} {
+		t.Run(name, func(t *testing.T) {
+			a := newArchived(t)
+			if err := a.store.Close(); err != nil {
+				t.Fatalf("Close: %v", err)
+			}
+			db := raw(t, a.dir)
+			defer db.Close()
+			do(t, db, `INSERT INTO audit_segment (first, last, note)
+				SELECT 1280, 1535, note FROM audit_segment LIMIT 1`)
+			if c.copied {
+				name := filepath.Join(a.dir, segment.Folder, segment.FileName(1280, 1535))
+				b, err := os.ReadFile(a.files[0])
+				if err == nil {
+					err = os.WriteFile(name, b, 0o600)
+				}
+				if err != nil {
+					t.Fatalf("copy a segment: %v", err)
+				}
+			}
+			a.open(t)
+			h, err := a.log.ArchiveNext(t.Context(), a.clock.Now())
+			if e := tool.AsError(err); e == nil || e.Kind != c.kind || (a.log.Found() != nil) != c.copied {
+				t.Errorf("ArchiveNext: %+v, %v; the record is doubted: %v; want an error of kind %s", h, err,
+					a.log.Found(), c.kind)
+			}
+			var kept int
+			if err := db.QueryRow(`SELECT count(*) FROM audit_leaf WHERE seq BETWEEN 1280 AND 1535
+				AND packed IS NOT x'02'`).Scan(&kept); err != nil || kept != 256 {
+				t.Errorf("the database has %d of the leaves, %v, want all 256", kept, err)
+			}
+		})
+	}
+}

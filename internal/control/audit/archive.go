@@ -42,10 +42,10 @@ func (l *Log) ArchiveNext(ctx context.Context, before time.Time) (*segment.Heade
 	if err != nil {
 		return nil, err
 	}
-	if err := s.FinishMove(ctx); err != nil {
-		return nil, err
+	var h *segment.Header
+	if err = s.FinishMove(ctx, l.signer.Public()); err == nil {
+		h, err = s.WriteNext(ctx, before, func(h *segment.Header) error { return h.SignHeader(l.signer) })
 	}
-	h, err := s.WriteNext(ctx, before, func(h *segment.Header) error { return h.SignHeader(l.signer) })
 	if err != nil {
 		if tool.AsError(err).Kind == tool.Conflict {
 			l.Doubt(ctx, actionArchive, err)

@@ -22,7 +22,8 @@ const (
 	// repeats is how often a call may fail in the same way before it is blocked for repeatRest.
 	repeats    = 10
 	repeatRest = time.Minute
-	// remembered is the maximum number of failing calls that a Breaker remembers.
+	// remembered is the maximum number of failing calls, and of failing network hosts, that a
+	// Breaker remembers.
 	remembered = 4096
 )
 
@@ -33,13 +34,13 @@ const (
 //
 // Unanswered calls of one principal only block that principal's calls, since these calls may be the
 // cause. Calls of others are only blocked after as many failures of their own, without any answer
-// in between. It is safe for concurrent use.
+// in between. Each network host counts separately. It is safe for concurrent use.
 type Breaker struct {
 	clock  *wallclock.Clock
 	breaks BreakRecorder // nil: none
 
 	mu        sync.Mutex
-	upstreams map[string]*circuit
+	upstreams map[string]*circuit // by circuitKey
 	calls     map[[sha256.Size]byte]*loop
 }
 
@@ -79,8 +80,8 @@ func NewBreaker(clock *wallclock.Clock) *Breaker {
 }
 
 // Allow returns an error if the call must not be made. Otherwise the caller must pass the call's
-// result to done.
-func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error) {
+// result to done. host is the network host that the call connects to, or empty.
+func (b *Breaker) Allow(c *tool.Call, host string) (done func(*tool.Result, error), err error) {
 	id := callIdentity(c)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,68 +98,103 @@ func (b *Breaker) Allow(c *tool.Call) (done func(*tool.Result, error), err error
 		l.failed = repeats - 1 // allow another attempt
 	}
 	var trial *streak
-	if u := b.upstreams[circuitOf(c)]; u != nil {
+	key := circuitKey(c, host)
+	if u := b.upstreams[key]; u != nil {
 		if s := u.streakOf(c.Principal.ID); s.failed >= failures {
 			if wait := s.until.Sub(now); wait > 0 || s.trying {
-				return nil, s.refusedError(c, max(wait, time.Second))
+				return nil, s.refusedError(c, host, max(wait, time.Second))
 			}
 			s.trying, trial = true, s
 		}
 	}
-	return func(r *tool.Result, err error) { b.recordResult(c, id, trial, r, err) }, nil
+	a := attempt{c, host, key, id, trial}
+	return func(r *tool.Result, err error) { b.recordResult(a, r, err) }, nil
 }
 
-// circuitOf returns the key of a call's circuit. An upstream with personal credentials has one for
+// An attempt is a call that was allowed.
+type attempt struct {
+	call  *tool.Call
+	host  string
+	key   string // of its circuit
+	id    [sha256.Size]byte
+	trial *streak // that it ends if it is answered; nil: it is no trial
+}
+
+// circuitKey returns the key of a call's circuit. An upstream with personal credentials has one for
 // each principal: the failures of others, whose credentials may be invalid, don't count.
-func circuitOf(c *tool.Call) string {
-	if c.Tool.Personal {
+func circuitKey(c *tool.Call, host string) string {
+	switch {
+	case host != "":
+		return hostPrefix + host
+	case c.Tool.Personal:
 		return c.Tool.Upstream + "\x00" + c.Principal.ID
 	}
 	return c.Tool.Upstream
 }
 
+// hostPrefix begins the keys of network hosts. No upstream's name begins with it.
+const hostPrefix = "\x00"
+
+// openCircuit adds the circuit of an attempt that was not answered. Programs choose the hosts, so
+// their number is limited. b.mu is held.
+func (b *Breaker) openCircuit(a attempt) *circuit {
+	if a.host != "" && len(b.upstreams) >= remembered {
+		for key := range b.upstreams { // in any order: tracking the oldest is not worth it
+			if strings.HasPrefix(key, hostPrefix) {
+				delete(b.upstreams, key)
+				break
+			}
+		}
+	}
+	u := &circuit{first: a.call.Principal.ID, own: streak{rest: firstRest}, others: streak{rest: firstRest}}
+	b.upstreams[a.key] = u
+	return u
+}
+
 // refusedError returns the error of a call that is not sent.
-func (s *streak) refusedError(c *tool.Call, wait time.Duration) error {
+func (s *streak) refusedError(c *tool.Call, host string, wait time.Duration) error {
+	what := "upstream " + c.Tool.Upstream
+	if host != "" {
+		what = "the host " + host
+	}
 	return &tool.Error{
 		Kind: tool.Unavailable, Unsent: true, RetryAfter: wait,
-		Msg: fmt.Sprintf("%s was not sent: upstream %s failed to answer %d calls in a row, so calls to it are "+
-			"paused; try again in %s (the last failure: %s)",
-			c.Tool.Path(), c.Tool.Upstream, s.failed, formatSpan(wait), s.last),
+		Msg: fmt.Sprintf("%s was not sent: %s failed to answer %d calls in a row, so calls to it are paused; try "+
+			"again in %s (the last failure: %s)", c.Tool.Path(), what, s.failed, formatSpan(wait), s.last),
 	}
 }
 
 // recordResult records the result of a call.
-func (b *Breaker) recordResult(c *tool.Call, id [sha256.Size]byte, trial *streak, r *tool.Result, err error) {
+func (b *Breaker) recordResult(a attempt, r *tool.Result, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if trial != nil {
-		trial.trying = false
+	if a.trial != nil {
+		a.trial.trying = false
 	}
 	e := tool.AsError(err)
 	if e != nil && (e.Kind == tool.Canceled || e.Unsent) || e == nil && r == nil { // unrelated to the upstream
 		return
 	}
 	now := b.clock.Now()
-	b.noteFailure(id, failureReason(r, e), now)
+	b.noteFailure(a.id, failureReason(r, e), now)
 	if e == nil || e.Answered || e.Kind != tool.Unavailable && e.Kind != tool.Timeout {
-		delete(b.upstreams, circuitOf(c)) // the upstream answers
+		delete(b.upstreams, a.key) // the upstream answers
 		return
 	}
-	u := b.upstreams[circuitOf(c)]
+	u := b.upstreams[a.key]
 	if u == nil {
-		u = &circuit{first: c.Principal.ID, own: streak{rest: firstRest}, others: streak{rest: firstRest}}
-		b.upstreams[circuitOf(c)] = u
+		u = b.openCircuit(a)
 	}
-	s := u.streakOf(c.Principal.ID)
+	s := u.streakOf(a.call.Principal.ID)
 	s.last, _, _ = strings.Cut(e.Msg, "; whether ") // the suffix was about the last call, not about this one
-	if trial == s {
+	if a.trial == s {
 		s.rest = min(2*s.rest, longestRest)
 	}
 	if s.failed++; s.failed >= failures {
 		s.until = now.Add(s.rest)
 	}
-	if s.failed == failures && b.breaks != nil {
-		b.breaks.NoteBreak(c.Tool.Upstream)
+	if s.failed == failures && b.breaks != nil && a.host == "" { // no one here keeps a host running
+		b.breaks.NoteBreak(a.call.Tool.Upstream)
 	}
 }
 

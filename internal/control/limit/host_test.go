@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -58,5 +59,45 @@ func TestHosts(t *testing.T) {
 	clock.Advance(time.Hour)
 	if err := connect("big.test"); err != nil {
 		t.Errorf("after the window: %v", err)
+	}
+}
+
+// TestDeadHost checks that a host that doesn't answer pauses only the calls to it, and that a
+// program that names ever more hosts neither uses memory without bound nor resets upstreams.
+func TestDeadHost(t *testing.T) {
+	l := limiter(t, start(), nil)
+	sent := 0
+	try := func(c *tool.Call, host string, err error) error {
+		sent++
+		c.Arguments = fmt.Appendf(nil, `{"i":%d}`, sent)
+		_, err = l.Guard(limit.WithHost(t.Context(), host), c, func() (*tool.Result, error) {
+			return tool.Text(false, "ok"), err
+		})
+		return err
+	}
+	connect := func(host string, err error) error {
+		return try(call("ann", tool.Own+".connect"), host, err)
+	}
+	dead := tool.Errorf(tool.Unavailable, "no answer")
+	for range 8 {
+		connect("dead.test", dead)
+		try(call("ann", "shop.get"), "", dead)
+	}
+	const want = "biplane.connect was not sent: the host dead.test failed to answer"
+	err := connect("dead.test", nil)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the host that doesn't answer: %v", err)
+	}
+	if err := connect("live.test", nil); err != nil {
+		t.Errorf("another host: %v", err)
+	}
+	for i := range 10_000 {
+		connect(fmt.Sprintf("h%d.test", i), dead)
+	}
+	if err := try(call("ann", "shop.get"), "", nil); err == nil || !strings.Contains(err.Error(), "was not sent") {
+		t.Errorf("the upstream that doesn't answer, after many dead hosts: %v", err)
+	}
+	if n := l.CountCircuits(); n > 4096 {
+		t.Errorf("%d hosts are remembered, want at most 4,096", n)
 	}
 }

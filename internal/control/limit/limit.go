@@ -316,7 +316,7 @@ func (l *Limiter) HasLimit(c *tool.Call, what Quantity) bool {
 
 // Guard makes a call of an upstream's tool if the limits and the breaker allow it.
 func (l *Limiter) Guard(ctx context.Context, c *tool.Call, call func() (*tool.Result, error)) (*tool.Result, error) {
-	noted, err := l.breaker.Allow(c)
+	noted, err := l.breaker.Allow(c, hostFrom(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -247,7 +247,7 @@ func TestBreaker(t *testing.T) {
 	try := func(i int, r *tool.Result, err error) error {
 		cl := call("ann", "shop.get")
 		cl.Arguments = fmt.Appendf(nil, `{"i":%d}`, i)
-		done, refused := b.Allow(cl)
+		done, refused := b.Allow(cl, "")
 		if refused == nil {
 			done(r, err)
 		}
@@ -263,13 +263,13 @@ func TestBreaker(t *testing.T) {
 		!strings.Contains(e.Msg, "try again in 2 s") {
 		t.Fatalf("kept away: %v", err)
 	}
-	if done, err := b.Allow(call("ann", "bank.get")); err != nil {
+	if done, err := b.Allow(call("ann", "bank.get"), ""); err != nil {
 		t.Error("another upstream", err)
 	} else {
 		done(nil, nil)
 	}
 	c.Advance(2 * time.Second)
-	trial, err := b.Allow(call("ann", "shop.get"))
+	trial, err := b.Allow(call("ann", "shop.get"), "")
 	if err != nil {
 		t.Fatal("no trial:", err)
 	}
@@ -294,7 +294,7 @@ func TestLoops(t *testing.T) {
 	b := limit.NewBreaker(c)
 	bad := tool.Text(true, "no such issue")
 	fail := func(cl *tool.Call, r *tool.Result) error {
-		done, err := b.Allow(cl)
+		done, err := b.Allow(cl, "")
 		if err == nil {
 			done(r, nil)
 		}

@@ -54,6 +54,12 @@ type Gate struct {
 	Grantor string
 }
 
+// Files are the files of a server.
+type Files interface {
+	// EndUse is called when nothing of a server is left, except files that are kept.
+	EndUse()
+}
+
 // Config configures a Host. Name, Driver, Command and Log must be set.
 type Config struct {
 	Name    string // of the upstream
@@ -67,6 +73,8 @@ type Config struct {
 	Mounts  []string // files and folders of the host, read-only, at the same paths
 	Gate    *Gate    // nil: the server has no network
 	Limits  Limits
+	Memory  *Memory // reclaims its memory when that is scarce; nil: nothing does
+	Files   Files   // of servers with a Folder; may be nil
 	Log     *slog.Logger
 }
 
@@ -139,6 +147,7 @@ func (h *Host) StartServer(ctx context.Context) (*Server, error) {
 	}
 	running, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
+	h.cfg.Memory.addServer(s)
 	s.work.Go(s.guardFiles)
 	s.work.Go(s.streams.passNotes)
 	go s.runCommand(running)
@@ -159,7 +168,10 @@ type Server struct {
 	mu     sync.Mutex
 	users  int
 	frozen bool
+	shrunk bool        // it is frozen, and its memory was taken back
+	since  time.Time   // when it was frozen
 	over   bool        // it is ending, or has ended
+	rests  bool        // it was ended to free memory
 	sleep  *time.Timer // freezes it; nil: it was not used yet
 	why    string      // why it was ended; may be empty
 	status string      // how it ended; set before ended is closed
@@ -181,10 +193,14 @@ func (s *Server) runCommand(ctx context.Context) {
 	if err := s.machine.Close(); err != nil { // with everything that the server left behind
 		c.Log.Warn("sandbox of a server not closed", "upstream", c.Name, "error", err)
 	}
+	c.Memory.removeServer(s)
 	s.streams.closeAll()
 	s.work.Wait()
 	if err := s.removeFolder(); err != nil {
 		c.Log.Warn("files of a server not removed", "upstream", c.Name, "error", err)
+	}
+	if c.Files != nil {
+		c.Files.EndUse()
 	}
 }
 
@@ -228,12 +244,12 @@ func (s *Server) removeFolder() error {
 // EndSignal returns a channel that is closed when nothing of the server is left.
 func (s *Server) EndSignal() <-chan struct{} { return s.ended }
 
-// DescribeEnd returns how it has ended.
-func (s *Server) DescribeEnd() string {
+// DescribeEnd returns how it has ended. It rests if it was only ended to free memory.
+func (s *Server) DescribeEnd() (how string, rests bool) {
 	<-s.ended
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.status
+	return s.status, s.rests
 }
 
 // StopServer ends the server. It has grace to exit, since its standard input is closed.

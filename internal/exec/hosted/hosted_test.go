@@ -25,6 +25,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/egress"
 	"github.com/biplane-dev/biplane/internal/exec/hosted"
 	"github.com/biplane-dev/biplane/internal/exec/network"
+	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -101,6 +102,8 @@ func (p *peer) ask(line string) string {
 	return strings.TrimSuffix(answer, "\n")
 }
 
+func isFrozen(p *peer) bool { return p.CurrentState() == owned.Frozen }
+
 const echo = `while read -r line; do echo "got $line"; done`
 
 // TestStandby checks that an idle server is frozen, that one in use is not, and that the next use
@@ -114,20 +117,20 @@ func TestStandby(t *testing.T) {
 	if err != nil {
 		t.Fatalf("UseServer: %v", err)
 	}
-	if p.FreezeIdle(); p.IsFrozen() {
+	if p.FreezeIdle(); isFrozen(p) {
 		t.Error("a server in use was frozen")
 	}
 	release()
 	release() // the second call does nothing
-	if p.FreezeIdle(); !p.IsFrozen() {
+	if p.FreezeIdle(); !isFrozen(p) {
 		t.Error("an idle server was not frozen")
 	}
-	if got := p.ask("two"); got != "got two" || p.IsFrozen() {
-		t.Errorf("after standby, the answer is %q, frozen: %v", got, p.IsFrozen())
+	if got := p.ask("two"); got != "got two" || isFrozen(p) {
+		t.Errorf("after standby, the answer is %q, frozen: %v", got, isFrozen(p))
 	}
 	p.FreezeIdle()
 	p.stop(time.Minute) // it must be awake to see the end of its input
-	if got := p.DescribeEnd(); got != "exited with status 0" {
+	if got, _ := p.DescribeEnd(); got != "exited with status 0" {
 		t.Errorf("the frozen server %s", got)
 	}
 	if _, err := p.UseServer(t.Context()); err == nil {
@@ -145,7 +148,7 @@ func TestStandbyTimer(t *testing.T) {
 	}
 	release()
 	go func() { _, _ = io.Copy(io.Discard, p.out) }() // a frozen server writes nothing
-	for !p.IsFrozen() {
+	for !isFrozen(p) {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -168,7 +171,7 @@ func TestEnds(t *testing.T) {
 			p.stop(0)
 			continue
 		}
-		if got := p.DescribeEnd(); got != c.want {
+		if got, _ := p.DescribeEnd(); got != c.want {
 			t.Errorf("%s: it %s, want %s; standard error %q", c.script, got, c.want, <-p.errs)
 		}
 	}
@@ -176,7 +179,7 @@ func TestEnds(t *testing.T) {
 		t.Errorf("the file has %q, %v", b, err)
 	}
 	p := startPeer(t, hosted.Config{Driver: d}, "no-such-program")
-	if got := p.DescribeEnd(); got != "exited with status 127" {
+	if got, _ := p.DescribeEnd(); got != "exited with status 127" {
 		t.Errorf("without a program, it %s", got)
 	}
 }

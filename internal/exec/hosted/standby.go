@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -20,7 +21,7 @@ func (s *Server) UseServer(context.Context) (release func(), err error) {
 			s.cancel() // nothing else can be done with it
 			return nil, err
 		}
-		s.frozen = false
+		s.frozen, s.shrunk = false, false
 	}
 	s.users++
 	var once sync.Once
@@ -42,7 +43,7 @@ func (s *Server) endUse() {
 	}
 }
 
-// FreezeIdle freezes the server unless it is in use, and makes the system take back its memory.
+// FreezeIdle freezes the server unless it is in use.
 func (s *Server) FreezeIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,12 +54,47 @@ func (s *Server) FreezeIdle() {
 		s.host.cfg.Log.Warn("server in a sandbox not frozen", "upstream", s.host.cfg.Name, "error", err)
 		return
 	}
-	s.frozen = true
+	s.frozen, s.since = true, time.Now()
+	s.host.cfg.Memory.noteFrozen()
 }
 
-// IsFrozen reports whether the server sleeps.
-func (s *Server) IsFrozen() bool {
+// shrinkIdle makes the system take back the memory of the server if it is frozen.
+func (s *Server) shrinkIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.frozen
+	if !s.frozen || s.shrunk || s.over {
+		return
+	}
+	s.shrunk = true
+	if freed, err := s.machine.ReclaimMemory(); err != nil {
+		s.host.cfg.Log.Debug("not all memory of a server taken back", "upstream", s.host.cfg.Name, "freed", freed,
+			"error", err)
+	}
+}
+
+// restIdle ends the server if it is frozen. The next use starts another one.
+func (s *Server) restIdle(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.frozen && !s.over {
+		s.over, s.rests, s.why = true, true, why
+		s.cancel()
+	}
+}
+
+// CurrentState returns the state of the server.
+func (s *Server) CurrentState() owned.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.over:
+		return owned.Stopped
+	case s.shrunk:
+		return owned.Reclaimed
+	case s.frozen:
+		return owned.Frozen
+	case s.users > 0:
+		return owned.Running
+	}
+	return owned.Idle
 }

@@ -13,10 +13,8 @@ import (
 
 // Previews makes links by which browsers reach ports of sandboxes.
 type Previews interface {
-	// MakeLink returns a link to a port of a sandbox, by its ID, that is valid for a time. c asks
-	// for it, and labels are the sandbox's.
-	MakeLink(c *tool.Call, sandbox string, labels []string, port int, life time.Duration) (url string,
-		expires time.Time, err error)
+	// MakeLink returns a link to a port of a sandbox that is valid for a time. c asks for it.
+	MakeLink(c *tool.Call, sandbox *Record, port int, life time.Duration) (url string, expires time.Time, err error)
 }
 
 // defaultPreview is how long a link is valid.
@@ -55,8 +53,12 @@ func (s *Sandboxes) makePreview(ctx context.Context, c *tool.Call, a *arguments)
 	if err := h.passLabels(c.Observe()); err != nil { // the link reads what the sandbox has
 		return nil, err
 	}
+	s.mu.Lock()
+	b.egress.user = c.Principal // visitors use the sandbox on behalf of the link's maker
+	rec := b.rec
+	s.mu.Unlock()
 	life := min(cmp.Or(inSeconds(a.Expires), defaultPreview), most)
-	url, expires, err := s.cfg.Previews.MakeLink(c, b.rec.ID, s.ListLabels(ctx, c.Principal, b.rec.ID), a.Port, life)
+	url, expires, err := s.cfg.Previews.MakeLink(c, &rec, a.Port, life)
 	return answerWith(preview{url, expires}, err)
 }
 
@@ -71,11 +73,12 @@ func (s *Sandboxes) ListLabels(ctx context.Context, p tool.Principal, id string)
 	return b.rec.Labels
 }
 
-// DialPort wakes a sandbox, and connects to one of its ports. The sandbox stays awake until the
-// connection is closed.
-func (s *Sandboxes) DialPort(ctx context.Context, owner, id string, port int) (net.Conn, error) {
+// DialPort wakes a principal's sandbox, and connects to one of its ports. The sandbox stays awake
+// until the connection is closed. What the connection makes its processes do at the network, they
+// do on behalf of the principal.
+func (s *Sandboxes) DialPort(ctx context.Context, p tool.Principal, id string, port int) (net.Conn, error) {
 	s.mu.Lock()
-	b, err := s.findBox(ctx, tool.Principal{ID: owner}, id)
+	b, err := s.findBox(ctx, p, id)
 	if err == nil && s.closed {
 		err = errClosed
 	}
@@ -84,6 +87,7 @@ func (s *Sandboxes) DialPort(ctx context.Context, owner, id string, port int) (n
 		return nil, err
 	}
 	b.users++
+	b.egress.user = p
 	s.mu.Unlock()
 	h := &hold{box: b, all: s}
 	var conn net.Conn

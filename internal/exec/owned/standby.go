@@ -28,9 +28,9 @@ const (
 	Stopped   State = "stopped"   // it has no processes, only files
 )
 
-// memoryReserve is how much memory of the host must be left. Otherwise sandboxes in standby lose
+// MemoryReserve is how much memory of the host must be left. Otherwise sandboxes in standby lose
 // theirs.
-const memoryReserve = 512 << 20
+const MemoryReserve = 512 << 20
 
 // A box is a sandbox. Sandboxes.mu guards its fields, except turn.
 type box struct {
@@ -524,7 +524,7 @@ func (s *Sandboxes) relieveMemory() {
 				s.shrinkBox(b)
 			case !shrink:
 				s.stopBox(b, fmt.Sprintf("memory was scarce (sandboxes in standby use at most %s, and %s of the "+
-					"host's memory stay free)", text.Size(s.cfg.Limits.TotalMemory), text.Size(memoryReserve)))
+					"host's memory stay free)", text.Size(s.cfg.Limits.TotalMemory), text.Size(MemoryReserve)))
 			}
 		}
 	}
@@ -554,8 +554,17 @@ func (s *Sandboxes) isScarce() bool {
 			used += m.UsedMemory()
 		}
 	}
-	return used > 0 && (used > s.cfg.Limits.TotalMemory || s.cfg.Host.AvailableMemory() < memoryReserve)
+	return IsScarce(s.cfg.Host, used, s.cfg.Limits.TotalMemory)
 }
+
+// IsScarce reports whether sandboxes in standby, which use some memory, should use less: more than
+// most, or too little of the host's is left.
+func IsScarce(h Host, used, most int64) bool {
+	return used > 0 && (used > most || h.AvailableMemory() < MemoryReserve)
+}
+
+// ThisHost returns the host that this process runs on.
+func ThisHost() Host { return system{} }
 
 // system is the Host that this process runs on.
 type system struct{}

@@ -4,11 +4,13 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -35,12 +37,14 @@ type Owner interface {
 	AddNote(text string)
 }
 
-// Config configures a Traffic. All fields must be set.
+// Config configures a Traffic. The first four fields must be set.
 type Config struct {
 	Owner Owner
 	Hosts Hosts
 	Door  tool.Caller
 	Name  string // begins the ids of its calls, which must be unique
+	// CheckEach is the time between two decisions about the connections under way; zero: 5 s.
+	CheckEach time.Duration
 }
 
 // A Traffic decides on the connections of one sandbox. It is a sandbox.Traffic.
@@ -50,10 +54,12 @@ type Traffic struct {
 
 	mu   sync.Mutex
 	open map[*connection]struct{}
+	tick *time.Timer // decides again; nil: no connection is under way
 }
 
 // NewTraffic returns the Traffic of a sandbox.
 func NewTraffic(cfg Config) *Traffic {
+	cfg.CheckEach = cmp.Or(cfg.CheckEach, 5*time.Second)
 	return &Traffic{cfg: cfg, open: map[*connection]struct{}{}}
 }
 
@@ -91,30 +97,59 @@ func (t *Traffic) CallNetwork(ctx context.Context, name string, arguments json.R
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	open := &connection{traffic: t, name: name, arguments: arguments, cancel: cancel}
-	t.mu.Lock()
-	t.open[open] = struct{}{}
-	t.mu.Unlock()
-	defer func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.open, open)
-	}()
+	t.addConnection(open)
+	defer t.removeConnection(open)
 	c := t.newCall(name, arguments) // its labels are newer than the connection's entry
 	c.ID = fmt.Sprintf("%s.net%d", t.cfg.Name, t.made.Add(1))
 	c.Observer = open
 	return t.cfg.Door.Call(ctx, c)
 }
 
-// errNewLabels is the error of a connection that policy no longer permits.
+// addConnection adds a connection to those under way.
+func (t *Traffic) addConnection(c *connection) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open[c] = struct{}{}
+	if t.tick == nil {
+		t.tick = time.AfterFunc(t.cfg.CheckEach, t.checkAgain)
+	}
+}
+
+// removeConnection removes a connection that has ended.
+func (t *Traffic) removeConnection(c *connection) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if delete(t.open, c); len(t.open) == 0 {
+		t.tick.Stop()
+		t.tick = nil
+	}
+}
+
+// checkAgain ends the connections that are no longer permitted: a key was revoked or has expired,
+// or the policies are others.
+func (t *Traffic) checkAgain() {
+	t.checkConnections(nil, errNoLonger)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.tick != nil {
+		t.tick.Reset(t.cfg.CheckEach)
+	}
+}
+
+// errNoLonger is the error of a connection that is no longer permitted.
+var errNoLonger = tool.Errorf(tool.Denied, "a connection was closed: it is no longer permitted; see the policies, and "+
+	"the key of the sandbox's last user")
+
+// errNewLabels is the error of a connection that policy doesn't permit with new labels.
 var errNewLabels = tool.Errorf(tool.Denied, "a connection was closed: the sandbox has received data with labels with "+
 	"which policy doesn't permit it")
 
 // DecideAgain ends the connections under way that are no longer permitted: the labels of the
 // sandbox's data have grown, and the data could leave by them.
-func (t *Traffic) DecideAgain() { t.decideOthers(nil) }
+func (t *Traffic) DecideAgain() { t.checkConnections(nil, errNewLabels) }
 
-// decideOthers decides again on the connections under way, except one.
-func (t *Traffic) decideOthers(except *connection) {
+// checkConnections ends the connections under way that are no longer permitted, except one.
+func (t *Traffic) checkConnections(except *connection, why *tool.Error) {
 	t.mu.Lock()
 	var all []*connection
 	for c := range t.open {
@@ -125,8 +160,8 @@ func (t *Traffic) decideOthers(except *connection) {
 	t.mu.Unlock()
 	for _, c := range all {
 		if !t.cfg.Hosts.PermitsConnection(t.newCall(c.name, c.arguments)) {
-			c.cancel(errNewLabels)
-			t.AddNote("network: " + errNewLabels.Msg)
+			c.cancel(why)
+			t.AddNote("network: " + why.Msg)
 		}
 	}
 }
@@ -144,7 +179,7 @@ func (c *connection) OnLabels(labels []string) error {
 		return err
 	}
 	if more {
-		c.traffic.decideOthers(c)
+		c.traffic.checkConnections(c, errNewLabels)
 	}
 	return nil
 }

@@ -40,9 +40,9 @@ const (
 
 // A Dialer connects to ports of sandboxes.
 type Dialer interface {
-	// DialPort wakes a sandbox, and connects to one of its ports. The sandbox stays awake until the
-	// connection is closed.
-	DialPort(ctx context.Context, owner, sandbox string, port int) (net.Conn, error)
+	// DialPort wakes the sandbox of a link, and connects to one of its ports. The sandbox stays
+	// awake until the connection is closed.
+	DialPort(ctx context.Context, m *Maker, port int) (net.Conn, error)
 }
 
 // A Signer computes keyed digests.
@@ -61,6 +61,7 @@ type Maker struct {
 	Call    *tool.Call // that made the link; only what policy decides on
 	Sandbox string
 	Labels  []string // that the sandbox had then
+	Network bool     // the sandbox reaches network hosts
 }
 
 // Config configures a Server. The first three fields must be set.
@@ -223,7 +224,7 @@ func (s *Server) watchLink(ctx context.Context, l *link, cancel context.CancelFu
 
 // answerText answers with a text of Biplane's, or with none.
 func answerText(w http.ResponseWriter, status int, text string) {
-	isolatePage(w.Header())
+	isolatePage(w.Header(), nil)
 	if text == "" {
 		w.WriteHeader(status)
 		return

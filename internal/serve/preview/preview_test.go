@@ -48,8 +48,8 @@ func (*rig) MAC(purpose string, data []byte) (sum [sha256.Size]byte) {
 func (r *rig) MayPreview(context.Context, *preview.Maker) bool { return !r.revoked.Load() }
 
 // DialPort implements preview.Dialer.
-func (r *rig) DialPort(ctx context.Context, owner, sandbox string, port int) (net.Conn, error) {
-	text := fmt.Sprintf("%s %s %d", owner, sandbox, port)
+func (r *rig) DialPort(ctx context.Context, m *preview.Maker, port int) (net.Conn, error) {
+	text := fmt.Sprintf("%s %s %d", m.Call.Principal.ID, m.Sandbox, port)
 	r.dialed.Store(&text)
 	return (&net.Dialer{}).DialContext(ctx, "tcp", r.inside.Listener.Addr().String())
 }
@@ -181,7 +181,12 @@ func TestIsolation(t *testing.T) {
 	})
 	resp, body := r.send("GET", r.link("sb_a", 8000), http.Header{"Cookie": {"biplane=secret"},
 		"Authorization": {"Bearer secret"}, "Referer": {"http://x/secret"}, "X-Biplane-Key": {"secret"},
-		"X-Forwarded-For": {"secret"}, "Origin": {"null"}, "Proxy-Authorization": {"secret"}, "Accept": {"text/html"}})
+		"X-Forwarded-For": {"secret"}, "Remote-User": {"secret"}, "X-Auth-Request-Email": {"secret"},
+		"Cf-Access-Jwt-Assertion": {"secret"}, "X-Ms-Client-Principal": {"secret"}, "Tailscale-User-Login": {"secret"},
+		"X-Goog-Iap-Jwt-Assertion": {"secret"}, "X-Amzn-Oidc-Data": {"secret"}, "X-Authentik-Username": {"secret"},
+		"Remote-Groups": {"secret"}, "Cf-Connecting-Ip": {"secret"}, "Client-Cert": {"secret"},
+		"X-Csrf-Token": {"of the page"}, "Mcp-Session-Id": {"of the page"},
+		"Origin": {"null"}, "Proxy-Authorization": {"secret"}, "Accept": {"text/html"}})
 	if body != "page" {
 		t.Errorf("the page is %q", body)
 	}
@@ -190,7 +195,8 @@ func TestIsolation(t *testing.T) {
 			t.Errorf("the server in the sandbox received %s: %q", name, values)
 		}
 	}
-	if h := r.last.Load().Header; h.Get("Accept") != "text/html" || h.Get("Origin") != "http://localhost:8000" {
+	if h := r.last.Load().Header; h.Get("Accept") != "text/html" || h.Get("Origin") != "http://localhost:8000" ||
+		h.Get("X-Csrf-Token") == "" || h.Get("Mcp-Session-Id") == "" || h.Get("User-Agent") == "" {
 		t.Errorf("the server in the sandbox received %v", h)
 	}
 	for name, values := range resp.Header {
@@ -204,6 +210,7 @@ func TestIsolation(t *testing.T) {
 	policies := strings.Join(resp.Header.Values("Content-Security-Policy"), "; ")
 	if !strings.Contains(policies, "sandbox allow-scripts") || strings.Contains(policies, "allow-same-origin") ||
 		!strings.Contains(policies, "default-src 'self'") || resp.Header.Get("Referrer-Policy") != "no-referrer" ||
+		!strings.Contains(policies, "default-src 'self' 'unsafe-inline'") ||
 		resp.Header.Get("Access-Control-Allow-Credentials") != "" || resp.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("the browser received %v", resp.Header)
 	}
@@ -284,5 +291,23 @@ func testWebSocket(t *testing.T, end func(*rig)) {
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second)) // fails only if it is closed
 	if _, err := in.ReadString('\n'); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection outlives the preview")
+	}
+}
+
+// TestNetwork checks that a page may load from other hosts only if its sandbox has a network.
+func TestNetwork(t *testing.T) {
+	r := newRig(t, func(w http.ResponseWriter, q *http.Request) { fmt.Fprint(w, "page") })
+	for _, network := range []bool{false, true} {
+		path, _, err := r.links.MakeLink(&preview.Maker{Call: &tool.Call{Principal: tool.Principal{ID: "ann"}},
+			Sandbox: "sb_a", Network: network}, 8000, time.Hour)
+		if err != nil {
+			t.Fatalf("MakeLink: %v", err)
+		}
+		resp, _ := r.send("GET", path, nil)
+		policies := strings.Join(resp.Header.Values("Content-Security-Policy"), "; ")
+		if strings.Contains(policies, "default-src 'self'") == network ||
+			!strings.Contains(policies, "sandbox allow-scripts") {
+			t.Errorf("with a network: %v, the page has the policy %q", network, policies)
+		}
 	}
 }

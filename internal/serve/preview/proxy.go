@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,9 +20,19 @@ import (
 // read what belongs to Biplane's origin, nor act there as its visitor.
 const sandboxPolicy = "sandbox allow-scripts allow-forms allow-modals allow-downloads"
 
-// isolatePage sets the headers that isolate an answer from Biplane's own pages.
-func isolatePage(h http.Header) {
+// ownPolicy makes the browser load nothing for a page from other hosts, and send nothing to them,
+// except by following a link. Everything of its own is permitted: scripts in the page, too.
+const ownPolicy = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; form-action 'self'; " +
+	"base-uri 'self'; webrtc 'block'"
+
+// isolatePage sets the headers that isolate an answer from Biplane's own pages, and a page of a
+// sandbox without a network from other hosts. l may be nil: the answer has no page.
+func isolatePage(h http.Header, l *link) {
 	h.Add("Content-Security-Policy", sandboxPolicy) // besides the page's own
+	if l == nil || !l.maker.Network {
+		h.Add("Content-Security-Policy", ownPolicy)
+		h.Set("X-Dns-Prefetch-Control", "off")
+	}
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer") // the address has the token
 	h.Set("Cache-Control", "no-store")
@@ -45,7 +56,7 @@ var stateHeaders = []string{"Set-Cookie", "Set-Cookie2", "Clear-Site-Data", "Str
 	"Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Expose-Headers",
 	"Access-Control-Allow-Credentials", "Access-Control-Max-Age", "X-Sendfile", "X-Lighttpd-Send-File",
 	"X-Reproxy-Url", "Expect-Ct", "Use-As-Dictionary", "Shared-Storage-Write", "Secure-Session-Registration",
-	"Sec-Session-Registration"}
+	"Sec-Session-Registration", "X-Dns-Prefetch-Control"}
 
 // isForServers reports whether a header of an answer tells a proxy or cache before Biplane what to
 // do: to send a file or page of its own, or to keep the answer.
@@ -58,6 +69,25 @@ func isForServers(name string) bool {
 var privateHeaders = []string{"Cookie", "Authorization", "Proxy-Authorization", "Referer", "X-Real-Ip", "Via",
 	"Traceparent", "Tracestate", "Idempotency-Key", "X-Api-Key"}
 
+// visitorWords are words of the names of headers by which proxies before Biplane say who a visitor
+// is, or prove it: Remote-User, X-Auth-Request-Email, Cf-Access-Jwt-Assertion, Client-Cert.
+var visitorWords = []string{"account", "assertion", "auth", "authelia", "authenticated", "authentication",
+	"authentik", "authorization", "cert", "certificate", "client", "credential", "email", "entitlements",
+	"forwarded", "group", "groups", "iap", "identity", "ip", "jwt", "kerberos", "login", "mail", "oauth",
+	"oidc", "password", "permissions", "person", "pomerium", "principal", "remote", "role", "roles", "saml",
+	"scopes", "sso", "ssl", "subject", "tailscale", "teleport", "tenant", "tls", "token", "uid", "upn",
+	"user", "userid", "userinfo", "username", "vouch", "webauth"}
+
+// pageHeaders are headers with such a word that browsers send, or that scripts of pages often set.
+var pageHeaders = []string{"User-Agent", "X-Csrf-Token", "X-Xsrf-Token"}
+
+// namesVisitor reports whether a header may say who the visitor is. Proxies choose such names, so a
+// list of them can't be complete.
+func namesVisitor(name string) bool {
+	return !slices.Contains(pageHeaders, name) && slices.ContainsFunc(strings.Split(strings.ToLower(name), "-"),
+		func(word string) bool { return slices.Contains(visitorWords, word) })
+}
+
 // newProxy returns what passes requests on.
 func (s *Server) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{Rewrite: rewriteRequest, ModifyResponse: cleanAnswer, ErrorHandler: answerFailure,
@@ -69,7 +99,7 @@ func (s *Server) newProxy() *httputil.ReverseProxy {
 				if !ok {
 					return nil, errors.New("a request without a link")
 				}
-				return s.cfg.Dialer.DialPort(ctx, l.ownerID(), l.sandbox, l.port)
+				return s.cfg.Dialer.DialPort(ctx, l.maker, l.port)
 			}}}}
 }
 
@@ -102,7 +132,7 @@ func rewriteRequest(r *httputil.ProxyRequest) {
 		h.Del(name)
 	}
 	for name := range h {
-		if strings.HasPrefix(name, "X-Biplane-") || strings.HasPrefix(name, "X-Forwarded-") {
+		if strings.HasPrefix(name, "X-Biplane-") || namesVisitor(name) {
 			h.Del(name)
 		}
 	}
@@ -127,7 +157,7 @@ func cleanAnswer(r *http.Response) error {
 	if to := r.Header.Get("Location"); to != "" {
 		r.Header.Set("Location", rewriteLocation(to, linkOf(r.Request), r.Request))
 	}
-	isolatePage(r.Header)
+	isolatePage(r.Header, linkOf(r.Request))
 	return nil
 }
 

@@ -146,11 +146,35 @@ func CountOld(ctx context.Context, q Querier, before string) (n int64, err error
 	return n, nil
 }
 
-// BuildSegment reads the leaves of a new segment, and compares them with their hashes.
+// FindOpenSegment returns the newest segment if the database still has the text of some of its
+// leaves; otherwise nil.
+func FindOpenSegment(ctx context.Context, q Querier) (*segment.Stored, error) {
+	const query = `SELECT first, last, note FROM audit_segment s
+		WHERE first = (SELECT max(first) FROM audit_segment) AND EXISTS (SELECT 1 FROM audit_leaf l
+			WHERE l.seq BETWEEN s.first AND s.last AND l.packed IS NOT x'02')`
+	var s segment.Stored
+	err := q.QueryRowContext(ctx, query).Scan(&s.First, &s.Last, &s.Note)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.TranslateRead(ctx, err)
+	}
+	return &s, nil
+}
+
+// errFull ends the reading of leaves when a segment is full.
+var errFull = errors.New("the segment is full")
+
+// BuildSegment reads the leaves of a new segment, at most count and as many as one has, and
+// compares them with their hashes.
 func (v *View) BuildSegment(first, count int64) (*segment.Builder, *segment.Header, error) {
 	b, h := &segment.Builder{}, &segment.Header{First: first, Count: count}
 	err := v.eachRow(`SELECT seq, hashes, leaf, packed FROM audit_leaf WHERE seq >= ? AND seq < ? ORDER BY seq`,
 		func(scan func(...any) error) error {
+			if b.IsFull() {
+				return errFull
+			}
 			var r leafRow
 			if err := scan(&r.seq, &r.hashes, &r.leaf, &r.packed); err != nil {
 				return v.translateError(err)
@@ -174,7 +198,10 @@ func (v *View) BuildSegment(first, count int64) (*segment.Builder, *segment.Head
 			}
 			return b.AddLeaf(l.Data)
 		}, first, first+count)
-	if err == nil && b.CountLeaves() != count {
+	switch {
+	case errors.Is(err, errFull):
+		h.Count, err = b.CountLeaves(), nil
+	case err == nil && b.CountLeaves() != count:
 		err = tool.Errorf(tool.Conflict,
 			"leaf %d of the audit record is missing: run biplane audit verify", first+b.CountLeaves())
 	}

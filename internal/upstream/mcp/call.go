@@ -161,6 +161,7 @@ func (u *Upstream) awaitReady(ctx context.Context, principal string) (*session, 
 		u.mu.Lock()
 		s, wake, h := u.current, u.wake, u.snap.Health
 		left := time.Until(u.next)
+		u.requestServer()
 		hopeless := u.closed || h.State == tool.NeedsSignIn ||
 			h.State == tool.Down && (u.attempts >= patientAttempts || left > quickWait)
 		var refused error

@@ -22,6 +22,7 @@ const (
 	faultGarbled                  // its answer is not a valid answer
 	faultTimeout                  // it did not answer in time
 	faultClosed                   // the connection is being closed
+	faultResting                  // the server was ended to free memory while no call used it
 )
 
 // A fault is a failure of a connection, or of one exchange on it. An error in the server's response

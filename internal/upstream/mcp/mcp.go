@@ -142,6 +142,7 @@ type Upstream struct {
 	log    *slog.Logger
 	notify chan struct{} // capacity 1: Snapshot has changed
 	probes chan *session // capacity 1: sessions to check
+	calls  chan struct{} // capacity 1: a call needs a server that rests
 
 	watches *watches
 
@@ -153,6 +154,7 @@ type Upstream struct {
 	attempts int      // failed attempts since the last good connection
 	next     time.Time
 	wake     chan struct{} // closed and replaced when any of the above changes
+	resting  bool          // the server starts again when a call needs it
 	breaker  breaker
 	snap     upstream.Snapshot
 	broken   string // why the list may be stale although connected
@@ -163,7 +165,7 @@ var _ upstream.Upstream = (*Upstream)(nil)
 
 // New returns an Upstream after validating the configuration. Nothing is started before Run.
 func New(cfg Config) (*Upstream, error) {
-	u := &Upstream{watches: newWatches(),
+	u := &Upstream{watches: newWatches(), calls: make(chan struct{}, 1),
 		notify: make(chan struct{}, 1), probes: make(chan *session, 1), wake: make(chan struct{})}
 	if err := cfg.validateConfig(); err != nil {
 		return nil, err
@@ -264,9 +266,33 @@ func (u *Upstream) superviseSession(ctx context.Context) {
 		if s != nil {
 			s.close()
 		}
+		if isFault(err, faultResting) {
+			u.awaitCall(ctx)
+			wait = 0
+		}
 		if ctx.Err() != nil || !u.awaitRetry(ctx, wait, isFault(err, faultSignIn, faultScope)) {
 			return
 		}
+	}
+}
+
+// awaitCall waits until a call needs the server, which rests.
+func (u *Upstream) awaitCall(ctx context.Context) {
+	select {
+	case <-u.calls:
+	case <-ctx.Done():
+	}
+	u.updateState(func() { u.resting = false })
+}
+
+// requestServer starts the server if it rests. u.mu is held.
+func (u *Upstream) requestServer() {
+	if !u.resting {
+		return
+	}
+	select {
+	case u.calls <- struct{}{}:
+	default: // another call has done so
 	}
 }
 
@@ -365,6 +391,14 @@ func (u *Upstream) recordEnd(err error, lived time.Duration) (wait time.Duration
 		switch {
 		case isFault(err, faultSession): // not an error: the server forgot the session, or a user signed in or out
 			level = min(level, slog.LevelInfo)
+		case isFault(err, faultResting):
+			level, state = min(level, slog.LevelInfo), tool.Ready
+			u.resting, u.attempts = true, 0
+			reason += "; the next call starts it"
+			select {
+			case <-u.calls: // for an earlier rest
+			default:
+			}
 		case isFault(err, faultSignIn, faultScope):
 			state, wait = tool.NeedsSignIn, signInWait
 			reason = u.signInAdvice() + "; it " + reason
@@ -373,7 +407,7 @@ func (u *Upstream) recordEnd(err error, lived time.Duration) (wait time.Duration
 			wait = retryDelay(u.attempts)
 		}
 		u.next = time.Now().Add(wait)
-		u.snap.Health = tool.Health{State: state, Reason: reason, Stale: len(u.snap.Tools) > 0}
+		u.snap.Health = tool.Health{State: state, Reason: reason, Stale: len(u.snap.Tools) > 0 && !u.resting}
 	})
 	if !isFault(err, faultClosed) {
 		u.log.Log(context.Background(), level, "upstream is not connected", "reason", reason, "next_attempt_in",

@@ -22,6 +22,7 @@ type process struct {
 
 	done     chan struct{} // closed after it has exited, its group was killed, and it was reaped
 	status   string        // how it ended, for people; set before done is closed
+	rests    bool          // it was only ended to free memory; set before done is closed
 	pid      int           // 0: a Launcher has started it
 	launched Launched      // nil: a child process
 }
@@ -48,8 +49,9 @@ type Launched interface {
 	UseServer(ctx context.Context) (release func(), err error)
 	// EndSignal returns a channel that is closed when the server has ended.
 	EndSignal() <-chan struct{}
-	// DescribeEnd returns how it has ended, for people.
-	DescribeEnd() string
+	// DescribeEnd returns how it has ended, for people. It rests if it was only ended to free
+	// memory: the next call starts it again.
+	DescribeEnd() (how string, rests bool)
 	// StopServer ends the server, whose standard input is closed. It may take grace to exit.
 	StopServer(grace time.Duration)
 }
@@ -64,7 +66,7 @@ func launchServer(ctx context.Context, l Launcher) (*process, error) {
 	p.stdin, p.stdout, p.stderr = s.OpenStreams()
 	go func() {
 		<-s.EndSignal()
-		p.status = s.DescribeEnd()
+		p.status, p.rests = s.DescribeEnd()
 		close(p.done)
 	}()
 	return p, nil

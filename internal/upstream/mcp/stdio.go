@@ -193,7 +193,9 @@ func byteSize(n int) string {
 func (t *stdio) explainEnd(errDone <-chan struct{}) error {
 	how := "closed its standard output"
 	if t.proc.hasExited(time.Second) {
-		how = t.proc.status
+		if how = t.proc.status; t.proc.rests {
+			return faultf(faultResting, "%s", how)
+		}
 		select { // its last output
 		case <-errDone:
 		case <-time.After(lastWords):

@@ -40,8 +40,11 @@ const (
 	format     = "biplane/audit-segment@v1"
 	timeFormat = time.RFC3339Nano
 	maxHeader  = 4 << 10
-	maxFile    = 1 << 30  // bytes of a segment
 	maxBlock   = 64 << 20 // bytes of a block that is not compressed
+	// fullBody is the size of a segment's blocks, in bytes, after which it has no further ones.
+	fullBody = 16 << 20
+	// maxFile is the maximum size of a segment, in bytes: of one with only the largest blocks.
+	maxFile = (MaxLeaves/BlockLeaves)*(maxBlock+maxHeader) + maxHeader
 )
 
 // A Header describes a segment.
@@ -65,14 +68,17 @@ type Store interface {
 	// CountOld returns the number of leaves that WriteNext and MoveLeaves would move, in several
 	// steps.
 	CountOld(ctx context.Context, before time.Time) (int64, error)
-	// WriteNext writes the file of the next segment, with the oldest leaves from before a time. It
-	// calls sign with the header, and returns it with its Note, or nil if there are no such leaves.
+	// WriteNext writes the file of the next segment, with the oldest leaves from before a time, as
+	// many as one has. It calls sign with the header, and returns it with its Note, or nil if there
+	// are no such leaves.
 	// Leaves that differ from the recorded ones are an error of kind tool.Conflict.
 	WriteNext(ctx context.Context, before time.Time, sign func(*Header) error) (*Header, error)
 	// MoveLeaves moves the leaves of a segment that WriteNext wrote out of the log.
 	MoveLeaves(ctx context.Context, h *Header) error
-	// FinishMove completes a MoveLeaves that was interrupted.
-	FinishMove(ctx context.Context) error
+	// FinishMove completes a MoveLeaves that was interrupted. Leaves stay in the log if their
+	// segment's file is not as it was signed. The error is of kind tool.Conflict then, or
+	// tool.NotFound if there is no file. public is the verifier key of the log.
+	FinishMove(ctx context.Context, public string) error
 }
 
 // FileName returns the name of the file of a segment.
@@ -169,6 +175,9 @@ func (b *Builder) AddLeaf(leaf []byte) error {
 	b.block.Reset()
 	return err
 }
+
+// IsFull reports whether the segment should have no further leaves: its blocks are whole and large.
+func (b *Builder) IsFull() bool { return b.leaves%BlockLeaves == 0 && b.body.Len() >= fullBody }
 
 // CountLeaves returns the number of leaves.
 func (b *Builder) CountLeaves() int64 { return b.leaves }

@@ -3,8 +3,10 @@ package segment_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,6 +107,22 @@ func TestChangedSegment(t *testing.T) {
 			if h, err := segment.CheckFile(path, s.Public()); err == nil && (what != "changed" || *h != *want) {
 				t.Fatalf("%s at byte %d: accepted as %+v", what, i, h)
 			}
+		}
+	}
+}
+
+// TestFullSegment checks that a segment with large blocks ends long before it is too large to be
+// read, and only with a whole block.
+func TestFullSegment(t *testing.T) {
+	b, random := &segment.Builder{}, rand.NewChaCha8([32]byte{})
+	leaf := make([]byte, 51<<10)
+	for i := range 2 * segment.BlockLeaves {
+		_, _ = random.Read(leaf) // it never fails
+		if err := b.AddLeaf([]byte(base64.StdEncoding.EncodeToString(leaf))); err != nil {
+			t.Fatalf("AddLeaf: %v", err)
+		}
+		if full := (i+1)%segment.BlockLeaves == 0 && i+1 > segment.BlockLeaves; b.IsFull() != full {
+			t.Fatalf("after %d leaves, it is full: %v, want %v", i+1, !full, full)
 		}
 	}
 }

@@ -249,8 +249,10 @@ c.close()`}}).Process
 	if _, err := got.ReadFrom(conn); err != nil || got.String() != "OVER THE PORT" {
 		t.Errorf("answer %q, %v", &got, err)
 	}
-	if _, err := service.DialPort(t.Context(), m, 1); tool.AsError(err).Kind != tool.Unavailable {
-		t.Errorf("a port without a server: %v", err)
+	_, err = service.DialPort(t.Context(), m, 1)
+	const want = "no process of the sandbox answers on port 1: connection refused"
+	if e := tool.AsError(err); e == nil || e.Kind != tool.Unavailable || e.Msg != want {
+		t.Errorf("a port without a server: %v, want %q", err, want)
 	}
 }
 

@@ -149,5 +149,6 @@ var ErrLost = errors.New("the stream ended")
 
 // lostAgent returns the error of a stream that ended early.
 func lostAgent(err error) error {
-	return tool.Errorf(tool.Unavailable, "the sandbox ended before it answered: %w", errors.Join(ErrLost, err))
+	return &tool.Error{Kind: tool.Unavailable, Msg: fmt.Sprintf("the sandbox ended before it answered: %v", err),
+		Err: errors.Join(ErrLost, err)}
 }

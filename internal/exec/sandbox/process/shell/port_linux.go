@@ -2,9 +2,9 @@ package shell
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"net/netip"
 	"os"
@@ -95,7 +95,7 @@ func connectPort(port int) (*os.File, error) {
 	if port < 1 || port > 65535 {
 		return nil, tool.Errorf(tool.Invalid, "port %d: ports are 1 to 65535", port)
 	}
-	var errs []error
+	var failed error // of the first address; the others fail for the same reason
 	for _, to := range []struct {
 		family  int
 		address unix.Sockaddr
@@ -105,11 +105,12 @@ func connectPort(port int) (*os.File, error) {
 	} {
 		fd, err := unix.Socket(to.family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
-			errs = append(errs, err)
+			failed = cmp.Or(failed, err)
 			continue
 		}
 		if err := unix.Connect(fd, to.address); err != nil {
-			errs = append(errs, err, unix.Close(fd))
+			_ = unix.Close(fd) // it is not connected
+			failed = cmp.Or(failed, err)
 			continue
 		}
 		if err := unix.SetNonblock(fd, true); err != nil {
@@ -117,6 +118,5 @@ func connectPort(port int) (*os.File, error) {
 		}
 		return os.NewFile(uintptr(fd), "port"), nil
 	}
-	return nil, tool.Errorf(tool.Unavailable, "no process of the sandbox answers on port %d: %w", port,
-		fmt.Errorf("%w", errors.Join(errs...)))
+	return nil, tool.Errorf(tool.Unavailable, "no process of the sandbox answers on port %d: %w", port, failed)
 }

@@ -1,0 +1,126 @@
+package hosted
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/exec/owned"
+)
+
+// lookEach is the time between two looks at the memory of the host while a server is frozen.
+const lookEach = 10 * time.Second
+
+// A Memory reclaims the memory of frozen servers as it gets scarce. It is safe for concurrent use.
+type Memory struct {
+	most int64
+	host owned.Host
+	kick chan struct{} // a server was frozen
+
+	mu      sync.Mutex
+	servers map[*Server]struct{} // that have not ended
+}
+
+// NewMemory returns a Memory. most is how much all frozen servers may use, in bytes. A nil host is
+// the one that this process runs on.
+func NewMemory(most int64, host owned.Host) *Memory {
+	if host == nil {
+		host = owned.ThisHost()
+	}
+	return &Memory{most: most, host: host, kick: make(chan struct{}, 1), servers: map[*Server]struct{}{}}
+}
+
+// RunKeeper looks at the memory until ctx is done.
+func (m *Memory) RunKeeper(ctx context.Context) {
+	tick := time.NewTicker(lookEach)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.kick:
+		case <-tick.C:
+		}
+		m.RelieveMemory()
+	}
+}
+
+// RelieveMemory reclaims memory of frozen servers while it is scarce, and then ends them: their
+// files are kept. The one that was unused for longest is first. A server whose files would end with
+// it stays.
+func (m *Memory) RelieveMemory() {
+	for _, end := range []bool{false, true} {
+		for _, s := range m.listFrozen() {
+			if !owned.IsScarce(m.host, m.usedMemory(), m.most) {
+				return
+			}
+			switch {
+			case !end:
+				s.shrinkIdle()
+			case !s.temporary:
+				s.restIdle(fmt.Sprintf("memory was scarce (servers on standby use at most %s, and %s of the host's "+
+					"memory stay free)", text.Size(m.most), text.Size(owned.MemoryReserve)))
+				<-s.ended // its memory is free
+			}
+		}
+	}
+}
+
+// usedMemory returns the memory of the frozen servers.
+func (m *Memory) usedMemory() (used int64) {
+	for _, s := range m.listFrozen() {
+		used += s.machine.UsedMemory()
+	}
+	return used
+}
+
+// listFrozen returns the frozen servers, the one that was unused for longest first.
+func (m *Memory) listFrozen() (out []*Server) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	since := map[*Server]time.Time{}
+	for s := range m.servers {
+		s.mu.Lock()
+		if s.frozen && !s.over {
+			out, since[s] = append(out, s), s.since
+		}
+		s.mu.Unlock()
+	}
+	slices.SortFunc(out, func(a, b *Server) int {
+		return cmp.Or(since[a].Compare(since[b]), cmp.Compare(a.host.cfg.Name, b.host.cfg.Name))
+	})
+	return out
+}
+
+// addServer adds a server that has started. A nil Memory has none.
+func (m *Memory) addServer(s *Server) {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.servers[s] = struct{}{}
+	}
+}
+
+// removeServer removes a server that has ended.
+func (m *Memory) removeServer(s *Server) {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.servers, s)
+	}
+}
+
+// noteFrozen makes RunKeeper look at the memory.
+func (m *Memory) noteFrozen() {
+	if m == nil {
+		return
+	}
+	select {
+	case m.kick <- struct{}{}:
+	default:
+	}
+}
