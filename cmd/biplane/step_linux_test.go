@@ -48,8 +48,8 @@ func stepping() {
 	}
 }
 
-// fileChanges describe the changes in a folder. The call's path is read from memory as a file: to the
-// race detector, reading it directly is a race, although the caller waits.
+// fileChanges describe the changes in a folder. The call's path is read from memory as a file: to
+// the race detector, reading it directly is a race, although the caller waits.
 type fileChanges struct {
 	folder string
 	memory *os.File
