@@ -23,6 +23,20 @@ func (c claims) textClaim(name string) string {
 	return s
 }
 
+// mayUseEmail reports whether the token doesn't say that its e-mail address is unverified. Some
+// issuers write email_verified as a string.
+func (c claims) mayUseEmail() bool {
+	switch v := c["email_verified"].(type) {
+	case nil:
+		return true
+	case bool:
+		return v
+	case string:
+		return v == "true"
+	}
+	return false
+}
+
 // textList returns a list of strings. A single string counts as a list. ok is false if the claim is
 // neither.
 func (c claims) textList(name string) ([]string, bool) {

@@ -207,7 +207,7 @@ func (i *issuer) toPrincipal(c claims) (tool.Principal, *rejection) {
 		return none, newRejection(ReasonClaims,
 			"the token's claim %s must be one line of 1 to %d characters", name, idBytes)
 	}
-	if verified, ok := c["email_verified"].(bool); ok && !verified && name == "email" {
+	if name == "email" && !c.mayUseEmail() {
 		return none, newRejection(ReasonClaims, "the token's e-mail address is not verified")
 	}
 	p := tool.Principal{ID: i.Issuer.Issuer + "#" + id}

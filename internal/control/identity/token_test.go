@@ -240,13 +240,23 @@ func TestClaimsAreConfigured(t *testing.T) {
 		!slices.Equal(p.Roles, []string{"user"}) || !slices.Equal(p.Groups, []string{"devs"}) {
 		t.Errorf("p = %+v", p)
 	}
-	r.accepted(t, r.token(t, claims, nil), toAPI) // requires no scope
-	for name, change := range map[string]map[string]any{
-		identity.ReasonAudience: {"aud": resource},
-		identity.ReasonScope:    {"scope": "mcp"},
-		identity.ReasonRole:     {"realm_access": nil},
-		identity.ReasonClaims:   {"email_verified": false},
+	r.accepted(t, r.token(t, claims, nil), toAPI)       // requires no scope
+	for _, verified := range []any{nil, true, "true"} { // as issuers write it
+		claims["email_verified"] = verified
+		r.accepted(t, r.token(t, claims, nil), toMCP)
+	}
+	for _, tt := range []struct {
+		reason string
+		change map[string]any
+	}{
+		{identity.ReasonAudience, map[string]any{"aud": resource}},
+		{identity.ReasonScope, map[string]any{"scope": "mcp"}},
+		{identity.ReasonRole, map[string]any{"realm_access": nil}},
+		{identity.ReasonClaims, map[string]any{"email_verified": false}},
+		{identity.ReasonClaims, map[string]any{"email_verified": "false"}},
+		{identity.ReasonClaims, map[string]any{"email_verified": 0}},
 	} {
+		name, change := tt.reason, tt.change
 		c := map[string]any{}
 		for k, v := range claims {
 			c[k] = v
