@@ -140,6 +140,7 @@ func (r *reader) readAuth(n *node) *Auth {
 	if keysNode == nil {
 		a.Keys = true
 	}
+	checkSameID(r, signInNode, a)
 	if !a.Keys && len(a.Issuers) == 0 && a.Provider == nil {
 		r.addProblem(n, "auth accepts no one: write keys: true, issuers or sign_in")
 	}

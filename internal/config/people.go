@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -43,6 +44,21 @@ func readPeople(r *reader, n *node) *PeopleProvider {
 		p.Scopes = []string{"profile", "email"}
 	}
 	return p
+}
+
+// checkSameID reports an issuer whose tokens identify people by another claim than its sign-in
+// does. One person would be two: with approvals.separate, they could approve their own requests.
+func checkSameID(r *reader, n *node, a *Auth) {
+	if a.Provider == nil {
+		return
+	}
+	for _, i := range a.Issuers {
+		p := a.Provider.Issuer
+		if i.Issuer == p.Issuer && cmp.Or(i.Claims.ID, "sub") != cmp.Or(p.Claims.ID, "sub") {
+			r.addProblem(n, "auth.sign_in and auth.issuers must have the same claims.id for %q: otherwise a person "+
+				"who signs in and their agents are different people", clipText(p.Issuer))
+		}
+	}
 }
 
 // readClientSecret reads the secret of the client: ${secret:NAME}, which is resolved when it is

@@ -58,7 +58,13 @@ auth:
 			t.Errorf("%s: %v, want %s", part, err, want)
 		}
 	}
+	const both = "auth: {resource: 'https://a/mcp', issuers: [{issuer: 'https://a', claims: {id: ID}}], " +
+		"sign_in: {issuer: 'https://a', client_id: b}}"
+	if _, err := parseFile("/etc/b/biplane.yaml", strings.Replace(both, "ID", "sub", 1)); err != nil {
+		t.Errorf("the default claim, written out: %v", err)
+	}
 	for text, want := range map[string]string{
+		strings.Replace(both, "ID", "oid", 1):                                        "must have the same claims.id",
 		"auth: {sign_in: {issuer: 'https://a', client_id: b}}":                       "requires auth.resource",
 		"auth: {resource: 'https://a/mcp', sign_in: {client_id: b}}":                 "needs an issuer",
 		"auth: {resource: 'https://a/mcp', sign_in: {issuer: 'https://a'}}":          "needs a client_id",
