@@ -78,14 +78,39 @@ func raw(t *testing.T, dir string) *sql.DB {
 	if err != nil {
 		t.Fatalf("sql.Open: %v", err)
 	}
-	for _, name := range []string{"audit_leaf_insert", "audit_leaf_update", "audit_leaf_delete",
-		"audit_checkpoint_insert", "audit_checkpoint_update", "audit_checkpoint_delete"} {
+	for _, name := range recordTriggers {
 		if _, err := db.Exec("DROP TRIGGER " + name); err != nil {
 			t.Fatalf("Exec: %v", err)
 		}
 	}
 	unpackAll(t, db)
 	return db
+}
+
+// recordTriggers are the triggers that raw drops.
+var recordTriggers = []string{"audit_leaf_insert", "audit_leaf_update", "audit_leaf_delete", "audit_checkpoint_insert",
+	"audit_checkpoint_update", "audit_checkpoint_delete"}
+
+// rawWithTriggers is raw. restore creates the triggers again, whose absence is a fault itself.
+func rawWithTriggers(t *testing.T, dir string) (db *sql.DB, restore func()) {
+	t.Helper()
+	before, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "biplane.db"))
+	if err != nil {
+		t.Fatalf("sql.Open: %v", err)
+	}
+	defer before.Close()
+	texts := make([]string, len(recordTriggers))
+	for i, name := range recordTriggers {
+		if err := before.QueryRow(`SELECT sql FROM sqlite_schema WHERE name = ?`, name).Scan(&texts[i]); err != nil {
+			t.Fatalf("read the trigger %s: %v", name, err)
+		}
+	}
+	db = raw(t, dir)
+	return db, func() {
+		for _, text := range texts {
+			do(t, db, text)
+		}
+	}
 }
 
 // unpackAll stores all leaves unpacked, so that statements can change their texts.
@@ -146,6 +171,7 @@ func TestTamperedDatabase(t *testing.T) {
 		seq   int64
 		quick bool // Inspect finds it, too
 	}{
+		{"nothing", func(*testing.T, *sql.DB) {}, "", 0, false},
 		{"a principal", change(2, "local:ann", "local:eve"), "changed", 2, false},
 		{"a recent principal", change(255, "local:ann", "local:eve"), "changed", 255, true},
 		{"a stored hash", func(t *testing.T, db *sql.DB) {
@@ -183,13 +209,30 @@ func TestTamperedDatabase(t *testing.T) {
 		{"what is kept, taken away", func(t *testing.T, db *sql.DB) {
 			do(t, db, `DELETE FROM audit_kept WHERE first = 0`)
 		}, "gone", 0, false},
-		{"an index", func(t *testing.T, db *sql.DB) { // a record that lists no longer find
-			db.SetMaxOpenConns(1)
-			do(t, db, `PRAGMA writable_schema = 1`)
-			do(t, db, `UPDATE sqlite_master SET sql = replace(sql, '(low)', '(high)') WHERE name = 'audit_span_low'`)
+		{"an index", func(t *testing.T, db *sql.DB) { // it may disagree with its table
+			do(t, db, `CREATE INDEX audit_span_low ON audit_span (low)`)
 		}, "store", -1, false},
 		{"where a record is found", func(t *testing.T, db *sql.DB) {
 			do(t, db, `DELETE FROM audit_record WHERE seq = 20`)
+		}, "store", -1, false},
+		{"a record without a name", func(t *testing.T, db *sql.DB) {
+			do(t, db, `INSERT INTO audit_record (record, ended, seq) VALUES ('', -2, 0)`)
+		}, "store", -1, false},
+		{"the last leaf of a span", change(255, "local:ann", "local:eve"), "changed", 255, true},
+		{"the first leaf of a span", change(256, `"time":"20`, `"time":"19`), "changed", 256, true},
+		{"the last leaf", change(267, `"time":"20`, `"time":"19`), "changed", 267, true},
+		{"the hash of the last leaf", func(t *testing.T, db *sql.DB) {
+			do(t, db, `UPDATE audit_leaf SET hashes = zeroblob(length(hashes)) WHERE seq = 267`)
+		}, "changed", 267, true},
+		{"the end of a span removed", func(t *testing.T, db *sql.DB) {
+			do(t, db, `DELETE FROM audit_leaf WHERE seq = 255`)
+		}, "missing", 255, true},
+		{"where the last record is found", func(t *testing.T, db *sql.DB) {
+			do(t, db, `DELETE FROM audit_record WHERE seq = (SELECT max(seq) FROM audit_record)`)
+		}, "store", -1, false},
+		{"a record found twice", func(t *testing.T, db *sql.DB) {
+			do(t, db, `INSERT INTO audit_record (record, ended, seq) SELECT record || 'z', ended, seq FROM `+
+				`audit_record WHERE seq = 0`)
 		}, "store", -1, false},
 		{"where an end is found", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_record SET seq = 0 WHERE seq = (SELECT max(seq) FROM audit_record WHERE ended = 1)`)
@@ -229,13 +272,20 @@ func TestTamperedDatabase(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dir := copied(t, base)
-			db := raw(t, dir)
+			db, restore := rawWithTriggers(t, dir)
 			tt.do(t, db)
+			restore()
 			if err := db.Close(); err != nil {
 				t.Fatalf("Close: %v", err)
 			}
 			l := auditLog(t, openDatabase(t, dir))
 			r := verified(t, l)
+			if tt.what == "" {
+				if !r.OK() {
+					t.Errorf("faults: %v", r.Faults)
+				}
+				return
+			}
 			found := false
 			for _, f := range r.Faults {
 				t.Log(f.What, f.Msg)

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"hash/maphash"
+	"math"
 	"strconv"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -28,7 +29,7 @@ type recordRow struct {
 
 // sumRecords adds the rows of audit_record to have, without those about absent leaves.
 func (v *View) sumRecords(c *indexCheck, have *sum) error {
-	last, ended := "", int64(-1)
+	last, ended := "", int64(math.MinInt64)
 	for more := true; more; {
 		more = false
 		err := v.eachRow(recordRows, func(scan func(...any) error) error {
