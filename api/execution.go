@@ -100,12 +100,22 @@ type ExecutionCall struct {
 	Order  int      `json:"order,omitempty"`
 	From   string   `json:"from,omitempty"`   // the execution whose journal answered it
 	Labels []string `json:"labels,omitempty"` // of the result
+
+	// The rest is set in replays only.
+
+	Line     int  `json:"line,omitempty"`     // of the program, that made the call; 0: unknown
+	Lines    int  `json:"lines,omitempty"`    // number of lines that the program had logged before
+	Recorded int  `json:"recorded,omitempty"` // number of the recorded call that answered it
+	Live     bool `json:"live,omitempty"`     // it was made for real
 }
 
 // A ReplayRequest specifies how to replay an execution.
 type ReplayRequest struct {
 	Until   int    `json:"until,omitempty"`   // number of the call to stop at; 0: the end
 	Program string `json:"program,omitempty"` // a program to run instead of the execution's own
+	// Reads makes calls of Program that are not recorded for real, if they only read, policy allows
+	// them without asking, and the execution is the caller's own.
+	Reads bool `json:"reads,omitempty"`
 }
 
 // The states in which a replay may end.
@@ -117,7 +127,8 @@ const (
 	ReplayCut      = "cut"      // the journal ends there: the program was stopped from outside
 )
 
-// A Replay is the result of running an execution again from its journal. Nothing was sent anywhere.
+// A Replay is the result of running an execution again from its journal. Nothing was sent anywhere,
+// except calls that only read, if ReplayRequest.Reads was set.
 type Replay struct {
 	Execution string          `json:"execution"`
 	State     string          `json:"state"`
@@ -128,6 +139,11 @@ type Replay struct {
 	Console   []ConsoleLine   `json:"console"`
 	Calls     []ExecutionCall `json:"calls"` // calls made; the last call of a stopped or diverged replay has no answer
 	Notes     []string        `json:"notes,omitempty"`
+	// Left are the recorded calls that another program did not make.
+	Left []ExecutionCall `json:"left,omitempty"`
+	// Changes are what is not as in the execution, for another program that ended: "state",
+	// "value", "error", "console".
+	Changes []string `json:"changes,omitempty"`
 }
 
 // Executions lists executions, newest first.

@@ -109,6 +109,16 @@ func (c *Client) ForkSession(ctx context.Context, from, to string) (*Session, er
 	return post[*Session](ctx, c, sessionPath(from, "/fork"), SessionSource{To: to})
 }
 
+// SuspendSession moves a session that no program uses from memory to disk.
+func (c *Client) SuspendSession(ctx context.Context, name string) (*Session, error) {
+	return post[*Session](ctx, c, sessionPath(name, "/suspend"), struct{}{})
+}
+
+// ResumeSession loads a suspended session into memory, so that its next program begins at once.
+func (c *Client) ResumeSession(ctx context.Context, name string) (*Session, error) {
+	return post[*Session](ctx, c, sessionPath(name, "/resume"), struct{}{})
+}
+
 // ExportSession writes a session to w as a single file. With a passphrase, any Biplane that is
 // given it can import the file. Without one, only the Biplane that exported it can.
 func (c *Client) ExportSession(ctx context.Context, name, passphrase string, w io.Writer) error {

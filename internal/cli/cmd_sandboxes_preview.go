@@ -18,8 +18,8 @@ func sandboxesPreviewCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "preview NAME [PORT]",
 		Short: "Open a port of a sandbox in a browser, or list its ports",
-		Long: `Prints a link by which a browser reaches a server that runs in the sandbox. Whoever has the link can
-use it until it expires. Previews are off unless the configuration sets sandboxes.previews, and need "biplane serve".
+		Long: `Prints a link that opens a server of the sandbox in a browser. Anyone who has the link can use it until
+it expires. Previews are off unless the configuration sets sandboxes.previews, and need "biplane serve".
 Pages must use relative addresses.`,
 		Example: `  biplane sandboxes exec work --background -- python3 -m http.server 8000
   biplane sandboxes preview work

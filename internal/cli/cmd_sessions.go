@@ -33,6 +33,7 @@ memory, and survives a restart.`,
 		Example: `  biplane sessions
   biplane sessions show work
   biplane sessions fork work experiment
+  biplane sessions suspend work
   biplane sessions export work -o work.session --passphrase-file secret.txt
   biplane sessions end work`,
 		Args: noArguments,
@@ -41,6 +42,7 @@ memory, and survives a restart.`,
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
 	c.AddCommand(list, sessionsShowCommand(a), sessionsEndCommand(a), sessionsForkCommand(a),
+		sessionsSuspendCommand(a), sessionsResumeCommand(a),
 		sessionsExportCommand(a), sessionsImportCommand(a))
 	return c
 }
@@ -170,6 +172,45 @@ func sessionsForkCommand(a *app) *cobra.Command {
 				return a.printSession(output, "session "+s.Name+" is a copy of "+args[0], s)
 			})
 		},
+	}
+	addOutput(c, &output)
+	return c
+}
+
+func sessionsSuspendCommand(a *app) *cobra.Command {
+	return a.sessionCommand(&cobra.Command{
+		Use:   "suspend NAME",
+		Short: "Move a session from memory to disk",
+		Long: `Moves a session that no program uses from memory to disk. Idle sessions are moved after a while anyway.
+The next program continues it.`,
+		Example: "  biplane sessions suspend work",
+	}, "suspended", (*api.Client).SuspendSession)
+}
+
+func sessionsResumeCommand(a *app) *cobra.Command {
+	return a.sessionCommand(&cobra.Command{
+		Use:   "resume NAME",
+		Short: "Load a session into memory",
+		Long: `Loads a suspended session into memory, so that its next program begins at once. Programs do that
+anyway. The owner of the data folder must be running (biplane serve), or the session is suspended again
+when this command ends.`,
+		Example: "  biplane sessions resume work",
+	}, "in memory", (*api.Client).ResumeSession)
+}
+
+// sessionCommand completes a command that changes the state of a session.
+func (a *app) sessionCommand(c *cobra.Command, state string,
+	change func(*api.Client, context.Context, string) (*api.Session, error)) *cobra.Command {
+	var output string
+	c.Args, c.ValidArgsFunction = exactlyOne("NAME", "the name of a session"), a.completeSessions(1)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			s, err := change(client, ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.printSession(output, "session "+s.Name+" is "+state, s)
+		})
 	}
 	addOutput(c, &output)
 	return c

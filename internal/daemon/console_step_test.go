@@ -26,7 +26,8 @@ func TestConsoleSteps(t *testing.T) {
 	// what each step must and must not contain
 	steps := [][2][]string{
 		{{"the program starts", "had made no calls"}, {"the value", ">first", "call-1"}},
-		{{"is made after", ">first", `class="state pending"`, "&amp;unanswered"}, {"call-2"}},
+		{{"is made after", ">first", `class="state pending"`, "&amp;unanswered", `, at <a href="#line-2">line 2</a>`},
+			{"call-2", "perhaps"}},
 		{{"call 1, ", "is answered after", ">first"}, {"state pending", ">second", "call-2"}},
 		{{"call 2, ", "is made after", ">second", `class="state pending"`}, {">third", "state failed"}},
 		{{"is answered after", "state failed", `class="now"`}, {">third", "state pending"}},

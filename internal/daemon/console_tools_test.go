@@ -90,9 +90,12 @@ func TestConsoleTools(t *testing.T) {
 		t.Errorf("the program's page is %d %s: %s", status, at, text)
 	}
 	checkPage(t, ann, at)
-	again := checkPage(t, ann, "/playground?execution="+strings.TrimPrefix(at, "/executions/"))
-	if !strings.Contains(again, "6 * 7") {
-		t.Errorf("the playground does not have the program: %s", again)
+	_, _, again := ann.do(t, "GET", "/playground?execution="+strings.TrimPrefix(at, "/executions/"), nil, nil)
+	again = html.UnescapeString(again)
+	if !strings.Contains(again, ">\n// "+hostile+"\nreturn 6 * 7</textarea>") ||
+		!strings.Contains(again, "<code>U+202E</code> right-to-left override") ||
+		!strings.Contains(again, "line 1, column 55: <code>U+200B</code>") {
+		t.Errorf("the playground does not have the unchanged program, with a list of hidden characters: %s", again)
 	}
 }
 
@@ -166,6 +169,17 @@ func TestConsoleSessions(t *testing.T) {
 	change := func(who *browser, form url.Values) (int, string) {
 		status, at, _ := who.do(t, "POST", "/sessions/work", form, nil)
 		return status, at
+	}
+	for _, state := range []string{"suspended", "hot"} {
+		action := map[string]string{"suspended": "suspend", "hot": "resume"}[state]
+		status, at := change(b, url.Values{"action": {action}})
+		if text := checkPage(t, b, "/sessions/work"); status != 200 || at != "/sessions/work" ||
+			!strings.Contains(text, `class="state `+state) {
+			t.Errorf("to %s the session leads to %d %s: %s", action, status, at, text)
+		}
+		if status, _ := change(other, url.Values{"action": {action}}); status != http.StatusNotFound {
+			t.Errorf("to %s another's session has status %d, want 404", action, status)
+		}
 	}
 	status, at := change(b, url.Values{"action": {"fork"}, "to": {"copy"}})
 	if status != 200 || at != "/sessions/copy" {

@@ -132,14 +132,15 @@ type keeper struct {
 
 // frontends answer agents and people.
 type frontends struct {
-	mcp     *mcpserver.Server
-	http    *httpapi.Server
-	log     logs.Book
-	notices *notices.Notifier // to people
-	events  *feed.Book        // for clients of the API
-	socket  net.Listener
-	tcp     net.Listener // nil if it doesn't listen
-	admin   net.Listener // for profiles and metrics; nil if it isn't configured
+	mcp      *mcpserver.Server
+	http     *httpapi.Server
+	log      logs.Book
+	notices  *notices.Notifier // to people
+	expiries *expiries         // that were in a notice
+	events   *feed.Book        // for clients of the API
+	socket   net.Listener
+	tcp      net.Listener // nil if it doesn't listen
+	admin    net.Listener // for profiles and metrics; nil if it isn't configured
 }
 
 // A warmUp prepares in the background what the first program needs.
@@ -233,6 +234,7 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	d.log = slog.New(tracing.WrapHandler(d.mask.Handler(d.servers.log.WrapHandler(d.log.Handler()))))
 	d.meters.tracer = newTracer(s, d)
 	d.servers.notices, d.servers.events = newNotices(d), feed.NewBook()
+	d.servers.expiries = newExpiries()
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), newSecrets(s, d.store.OpenSecrets(key), d.mask, d),
 		newApprovedServers(s, d.cfg.DataDir, d.log), &hints{d.store.Hints(key), d, d.log}, d.catalog,
 		d.cfg.Version, d.log, d.mask, d, d, newHosting(d)); err != nil {
@@ -379,6 +381,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	wg.Go(func() { d.reviewNames(upstreams) })
 	wg.Go(func() { d.servers.notices.SendNotices(upstreams) })
 	if !d.cfg.Lazy {
+		wg.Go(func() { people{d}.watchExpiries(upstreams) })
 		wg.Go(func() { d.keeper.ledger.Send(upstreams) })
 	}
 	wg.Go(func() { d.reload.watchFiles(upstreams) })

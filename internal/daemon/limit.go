@@ -76,6 +76,22 @@ func (d supervisor) AdmitMove(c *tool.Call, execution, session string) (err erro
 	return err
 }
 
+// AdmitTrial asks policy whether a program that is tried against a journal may make calls. It
+// records the decision.
+func (d supervisor) AdmitTrial(c *tool.Call, execution string, findings []tool.Finding) (err error) {
+	c.Tool = tool.ExecuteTool()
+	decision := d.policies.gate.Load().DecideTrial(c, findings)
+	detail := map[string]string{"action": "try"}
+	if decision.Effect != policy.Allow {
+		detail["action"] = "refuse"
+		err = tool.Errorf(tool.Denied, "the program was not tried: policy %s: %s", decision.Policy, decision.Reason)
+	}
+	if failed := d.recordChoice(c, execution, "", decision, detail, err); err == nil {
+		return failed
+	}
+	return err
+}
+
 // recordChoice records a decision on the sandbox of an execution.
 func (d supervisor) recordChoice(c *tool.Call, execution, session string, decision policy.Decision,
 	detail map[string]string, err error) error {

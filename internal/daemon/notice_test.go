@@ -7,8 +7,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
 // TestNotices runs a program that needs approval, with a webhook that must hear of it, and sends a
@@ -81,5 +83,56 @@ func TestNoticesAfterReload(t *testing.T) {
 	e.change("policy: open\n")
 	if all, err := (api.Notices{Client: d.Client()}).ListChannels(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("the channels are %+v, %v, want none", all, err)
+	}
+}
+
+// TestExpiryNotices checks that a key that expires soon is in one notice, without its name.
+func TestExpiryNotices(t *testing.T) {
+	got := make(chan string, 10)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- string(body)
+	}))
+	t.Cleanup(hook.Close)
+	d, stop := run(t, t.TempDir(), "policy: open\nauth: { keys: true }\n"+
+		"notify: { hook: { webhook: '"+hook.URL+"', secret: 0123456789abcdef, per_minute: 600 } }")
+	defer stop()
+	day := 24 * time.Hour
+	for name, life := range map[string]time.Duration{"ann": 8 * day, "ben": 20 * day, "short": day} {
+		makeKey(t, d, api.KeyRequest{Name: name, Scopes: []string{"api"}, ExpiresSeconds: int64(life.Seconds())})
+	}
+	for range 2 {
+		d.NoticeExpiries(t.Context(), time.Now().Add(2*day))
+	}
+	if _, err := (api.Notices{Client: d.Client()}).SendTest(t.Context(), "hook"); err != nil {
+		t.Errorf("SendTest: %v", err)
+	}
+	kinds := map[string]int{}
+	for range 2 {
+		var n struct{ Kind, Subject, Link string }
+		body := <-got
+		if err := json.Unmarshal([]byte(body), &n); err != nil || strings.Contains(body, "ann") {
+			t.Errorf("the notice is %s, with error %v; want it without a name", body, err)
+		}
+		if kinds[n.Kind]++; n.Kind == "expiring" && (n.Subject != "1 API key" || !strings.HasSuffix(n.Link, "/keys")) {
+			t.Errorf("the notice is %+v, want that of one key", n)
+		}
+	}
+	if kinds["expiring"] != 1 || len(got) > 0 {
+		t.Errorf("the notices are %v, and %d more; want one of keys that expire", kinds, len(got))
+	}
+}
+
+// TestSignInNotices checks that people are told once when the sign-in at an upstream has ended.
+func TestSignInNotices(t *testing.T) {
+	e := daemon.NewExpiries()
+	for i, c := range []struct {
+		state string
+		want  bool
+	}{{"needs sign-in", false}, {"ready", false}, {"needs sign-in", true}, {"needs sign-in", false}, {"down", false},
+		{"ready", false}} {
+		if got := e.LostSignIn("github", c.state); got != c.want {
+			t.Errorf("state %d, %s: the sign-in is lost: %v, want %v", i, c.state, got, c.want)
+		}
 	}
 }

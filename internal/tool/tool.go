@@ -152,6 +152,8 @@ type Program struct {
 	// Planner decides what becomes of the program's calls that may write. It is set if the program
 	// is being planned or carries out an approved plan. Nil: the calls are sent.
 	Planner Planner
+	// Unattended means that no one is asked: a call that needs approval is rejected.
+	Unattended bool
 	// Serving is set if the program implements a tool of a folder, or is a hosted server; nil: it
 	// is an agent's program.
 	Serving *Serving

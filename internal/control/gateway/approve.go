@@ -15,6 +15,10 @@ func approve(g *Gateway, next handler) handler {
 		switch d.Effect {
 		case policy.Allow:
 		case policy.Ask:
+			if c.FromProgram().Unattended {
+				return nil, tool.NotSent(tool.Errorf(tool.Denied, "%s needs approval by policy %s: %s. "+
+					"No one is asked here", c.Path, d.Policy, d.Reason))
+			}
 			approved, err := g.cfg.Approval.Wait(ctx, &approval.Ask{
 				Call: c, Policy: d.Policy, Version: d.Version, Reason: d.Reason, Labels: c.Labels,
 				Approvers: d.Approvers, Recheck: approvedCall{g, c},

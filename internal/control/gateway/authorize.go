@@ -68,6 +68,22 @@ func (g *Gateway) DecideProgram(c *tool.Call, findings []tool.Finding) policy.De
 	return d
 }
 
+// DecideTrial decides on a call of execute whose program would only be tried: recorded answers
+// replace its calls, and the others are made if they only read. No one is asked, so it is denied
+// where a policy asks.
+func (g *Gateway) DecideTrial(c *tool.Call, findings []tool.Finding) policy.Decision {
+	d := g.DecideProgram(c, findings)
+	if d.Effect != policy.Allow {
+		return d
+	}
+	if before := g.decide(requestOf(c, c.Tool)); before.Effect == policy.Ask {
+		d = before
+		d.Effect, d.Approvers = policy.Deny, nil
+		d.Reason = "it requires approval (" + d.Reason + "): run the program instead"
+	}
+	return d
+}
+
 // DecideSandbox decides on a call of execute that has an argument (image, tier) which was chosen
 // after the call was decided on. An approval or a stronger tier is no longer available, so it is
 // denied then.

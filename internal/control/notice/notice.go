@@ -1,6 +1,7 @@
 // Package notice notifies people of what needs their attention: calls that wait for approval,
-// requests that expired, quarantined tools, upstreams that no longer answer, and checkpoints that
-// can't be sent. Notices go to channels: webhooks, Slack, Teams and e-mail.
+// requests that expired, quarantined tools, upstreams that no longer answer or need a sign-in,
+// checkpoints that can't be sent, and keys, certificates and sandboxes that expire soon. Notices go
+// to channels: webhooks, Slack, Teams and e-mail.
 //
 // A notice names its subject and has a link. It never has arguments, results, reasons or names of
 // people, since channels are not subject to policy. Each channel has its own bounded queue, which
@@ -27,12 +28,15 @@ const (
 	Quarantine Kind = "quarantine" // a tool can't be called until a person accepts its definition
 	Breaker    Kind = "breaker"    // calls to an upstream are paused
 	Checkpoint Kind = "checkpoint" // a checkpoint of the record couldn't be sent
+	Expiring   Kind = "expiring"   // API keys, certificates or sandboxes expire soon
+	SignIn     Kind = "sign-in"    // the sign-in at an upstream has ended
 	Test       Kind = "test"       // asked for by a person
 )
 
 // ListKinds returns the kinds that a channel may be configured for.
 func ListKinds() []string {
-	return []string{string(Approval), string(Expiry), string(Quarantine), string(Breaker), string(Checkpoint)}
+	return []string{string(Approval), string(Expiry), string(Quarantine), string(Breaker), string(Checkpoint),
+		string(Expiring), string(SignIn)}
 }
 
 // maxSubject is the maximum length of a subject, in characters. Names of tools are not trusted.
@@ -42,7 +46,7 @@ const maxSubject = 120
 type Notice struct {
 	ID      string    `json:"id"` // the same for each attempt to send it
 	Kind    Kind      `json:"kind"`
-	Subject string    `json:"subject,omitempty"` // the tool, upstream or sink; printable
+	Subject string    `json:"subject,omitempty"` // the tool, upstream or sink, or what expires; printable
 	Link    string    `json:"link,omitempty"`    // the page that shows it
 	Command string    `json:"command,omitempty"` // the command that shows it
 	Time    time.Time `json:"time"`
@@ -67,6 +71,10 @@ func (n *Notice) FormatTitle() string {
 		return "Calls to " + about + " are paused: it doesn't answer"
 	case Checkpoint:
 		return "A checkpoint of the audit record was not sent to " + about
+	case Expiring:
+		return "Expiring soon: " + about
+	case SignIn:
+		return "The sign-in at " + about + " has ended: its tools can't be called"
 	}
 	return "This is a test of Biplane's notices"
 }

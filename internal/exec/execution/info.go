@@ -44,6 +44,7 @@ type Details struct {
 type ReplayOptions struct {
 	Until   int    // stop when the program makes this call (journal.Call.N, from 1); 0: don't stop
 	Program string // run this program instead, against the recorded calls; empty: the original one
+	Reads   bool   // with Program: make calls that are not recorded and only read
 }
 
 // A Replayed is the result of a replay.
@@ -60,6 +61,10 @@ type Replayed struct {
 	Calls   []journal.Call `json:"calls"`
 	Same    bool           `json:"same"`              // the guest's output was byte-identical
 	Differs string         `json:"differs,omitempty"` // first difference
+	Left    []journal.Call `json:"left,omitempty"`    // recorded calls that another program did not make
+	// Changes are what is not as in the execution: "state", "value", "error" or "console". They are
+	// set for another program that ended.
+	Changes []string `json:"changes,omitempty"`
 	// Notes are remarks, for example that another build of the engine can't guarantee identical
 	// bytes.
 	Notes []string `json:"notes,omitempty"`

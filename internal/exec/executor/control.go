@@ -65,6 +65,9 @@ type Supervisor interface {
 	// AdmitMove returns an error if the session of an execute call may not move to processes, for
 	// a program that can only run there. The call names the tier.
 	AdmitMove(c *tool.Call, execution, session string) error
+	// AdmitTrial returns an error if a program that is tried against the journal of an execution
+	// may make calls. The call is that of execute which would run it.
+	AdmitTrial(c *tool.Call, execution string, findings []tool.Finding) error
 	// ReadmitExecution is called for each execution that continues after a restart, with the
 	// execute call that began it. done is called when it ends. It may be nil.
 	ReadmitExecution(*tool.Call) (done func(*execution.Execution))
@@ -90,6 +93,9 @@ func (Unsupervised) AdmitMove(*tool.Call, string, string) error { return nil }
 
 // AdmitProgram returns nil.
 func (Unsupervised) AdmitProgram(*tool.Call, string, []tool.Finding) error { return nil }
+
+// AdmitTrial returns nil.
+func (Unsupervised) AdmitTrial(*tool.Call, string, []tool.Finding) error { return nil }
 
 // ReadmitExecution returns nil.
 func (Unsupervised) ReadmitExecution(*tool.Call) func(*execution.Execution) { return nil }

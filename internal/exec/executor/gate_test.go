@@ -37,6 +37,8 @@ func (ends) AdmitExecution(context.Context, *tool.Call) (func(*execution.Executi
 func (ends) AdmitMove(*tool.Call, string, string) error  { return nil }
 func (ends) AdmitImage(*tool.Call, string, string) error { return nil }
 
+func (ends) AdmitTrial(*tool.Call, string, []tool.Finding) error { return nil }
+
 func (ends) AdmitProgram(*tool.Call, string, []tool.Finding) error { return nil }
 
 func (ends) ReadmitExecution(*tool.Call) func(*execution.Execution) { return nil }
@@ -136,7 +138,8 @@ func toldThatItWaits(t *testing.T, ms int) bool {
 	first, second := make(chan struct{}), make(chan struct{})
 	g.hold["box.read"], g.hold["box.image"] = first, second
 	answer := g.begin(fmt.Sprintf(`await Promise.all([box.write({n: 1}), (async () => {
-		await box.read({}); await new Promise(next => setTimeout(next, %d)); await box.image({}); })()]); return "end"`, ms))
+		await box.read({});
+		await new Promise(next => setTimeout(next, %d)); await box.image({}); })()]); return "end"`, ms))
 	id := g.pending(1)[0].Execution
 	eventually(t, "both are called", func() bool { return g.count("box.read {}") == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

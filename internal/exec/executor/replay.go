@@ -3,10 +3,7 @@ package executor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"strings"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
@@ -32,9 +29,12 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 	case st.Prepared == nil || len(st.Inputs) == 0:
 		return nil, tool.Errorf(tool.Conflict, "execution %s can't be replayed: its program never ran", id)
 	}
-	if o.Until > 0 && o.Program != "" {
+	switch {
+	case o.Until > 0 && o.Program != "":
 		return nil, tool.Errorf(tool.Invalid,
 			"a replay stops at a call, or runs another program: leave out until or program")
+	case o.Reads && o.Program == "":
+		return nil, tool.Errorf(tool.Invalid, "a replay makes calls only for another program: leave out reads")
 	}
 	if n := len(st.Calls); o.Until > n {
 		return nil, tool.Errorf(tool.NotFound, "execution %s has no call %d to stop at: it made %s", id, o.Until,
@@ -60,7 +60,7 @@ func (x *Executor) Replay(ctx context.Context, p tool.Principal, id string, o ex
 	}
 	defer x.queue.Leave(p.ID)
 	if o.Program != "" {
-		return r.out, r.tryOther(ctx, o)
+		return r.out, r.tryOther(ctx, p, o)
 	}
 	played, err := r.play(ctx, o.Until)
 	if err != nil {
@@ -123,7 +123,12 @@ func (r *replay) fillResult(played *journal.Played) {
 		}
 		out.Console = append(out.Console, execution.Line{Level: c.Level, Text: rewriteFrames(r.program, c.Text)})
 	}
-	out.Calls = append(out.Calls, played.Calls...)
+	for _, c := range played.Calls {
+		if r.program != nil {
+			c.Replay.Line, _, _ = r.program.Locate(c.Replay.Stack)
+		}
+		out.Calls = append(out.Calls, c)
+	}
 	out.Differs, out.Value = played.Differs, json.RawMessage("null")
 	switch end := played.End; {
 	case played.Stopped:
@@ -181,108 +186,6 @@ func (r *replay) compareResult(played *journal.Played) {
 			}
 		}
 	}
-}
-
-// tryOther runs another program against the recorded calls of the execution, on behalf of its
-// principal.
-func (r *replay) tryOther(ctx context.Context, o execution.ReplayOptions) error {
-	st, out := r.journal, r.out
-	r.principal = tool.Principal{ID: st.Record.Principal}
-	if st.Begin.Principal.ID != "" {
-		r.principal = st.Begin.Principal
-	}
-	fs, p, err := r.compileSource(o.Program)
-	r.program = p
-	var wrong *program.Error
-	if errors.As(err, &wrong) {
-		out.State, out.Error, out.Value = string(execution.Failed), r.failureOf(err), json.RawMessage("null")
-		return nil
-	} else if err != nil {
-		return err
-	}
-	if guest.Runtime(st.Record.Language) != r.program.Runtime {
-		return tool.Errorf(tool.Invalid, "the program is in another language than the execution's, which ran in %s",
-			st.Record.Language)
-	}
-	first, err := r.play(ctx, 0)
-	if err != nil {
-		return err
-	}
-	box, err := r.x.recordedGuest(ctx, st)
-	if err != nil {
-		return err
-	}
-	defer box.Close()
-	begun, _ := st.Run()
-	if begun == nil {
-		return tool.Errorf(tool.Conflict, "execution %s can't be replayed: its journal does not begin with a program",
-			st.Record.ID)
-	}
-	t := journal.Trial{Host: &formerHost{r.env, fs, first.Files}, Eager: r.program.Runtime == "python",
-		CPU: r.x.cfg.Limits.CPU}
-	t.Run = &sandbox.Run{Code: r.program.Code, Name: r.program.Name, Line: r.program.Line,
-		Namespaces: mergeNamespaces(r.program, st.Prepared),
-		Aliases:    r.program.Aliases, Whole: r.program.Whole, Seed: begun.Seed, Session: begun.Session}
-	played, err := st.Try(ctx, box, t)
-	if err != nil {
-		return err
-	}
-	r.fillResult(played)
-	if played.Differs != "" {
-		out.State = "diverged"
-		return nil
-	}
-	if left := st.Left(played); len(left) > 0 {
-		var names []string
-		for _, c := range left[:min(len(left), 5)] {
-			names = append(names, fmt.Sprintf("%s (call %d)", text.Cut(c.Tool, 100), c.N))
-		}
-		out.Notes = append(out.Notes, fmt.Sprintf("it did not make %s of the execution: %s",
-			text.Count(len(left), "call"), strings.Join(names, ", ")))
-	}
-	return nil
-}
-
-// mergeNamespaces returns the upstreams that a program can use: the current ones, and the ones of
-// the program that it replaces, which may no longer exist.
-func mergeNamespaces(p *program.Program, was *journal.Prepared) map[string][]string {
-	all := maps.Clone(was.Namespaces)
-	if all == nil {
-		all = map[string][]string{}
-	}
-	maps.Copy(all, p.Namespaces)
-	return all
-}
-
-// A formerHost is the host of a program that replaces another in its journal.
-type formerHost struct {
-	*env
-	fs      *vfs.FS
-	answers map[string][]*sandbox.Answer // recorded answers to file operations, by journal.FileKey
-}
-
-// AnswerFile answers a file operation with its recorded answer, and others from the program's
-// files, which are initially empty.
-func (h *formerHost) AnswerFile(f *sandbox.File) *sandbox.Answer {
-	a := &sandbox.Answer{ID: f.ID}
-	v, err := h.fs.Do(f, func(handle string) ([]byte, error) {
-		return nil, tool.Errorf(tool.NotFound, "what a tool gave under the handle %q is not here in a replay",
-			text.Cut(handle, 80))
-	})
-	if a.Value = v; err != nil {
-		a.Value, a.Error = nil, fileError(err)
-	}
-	key := journal.FileKey(*f)
-	if of := h.answers[key]; len(of) > 0 {
-		h.answers[key] = of[1:]
-		a.Value, a.Error = of[0].Value, of[0].Error
-	}
-	return a
-}
-
-// PlainForm returns the plain form of a call.
-func (h *formerHost) PlainForm(path string, args json.RawMessage) (string, json.RawMessage) {
-	return h.x.cfg.Tools.PlainForm(h.principal, path, args)
 }
 
 // recordedGuest returns a guest in the state in which the program began. For a program in a

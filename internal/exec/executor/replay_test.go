@@ -492,6 +492,8 @@ func (readmits) AdmitImage(*tool.Call, string, string) error { return nil }
 
 func (readmits) AdmitProgram(*tool.Call, string, []tool.Finding) error { return nil }
 
+func (readmits) AdmitTrial(*tool.Call, string, []tool.Finding) error { return nil }
+
 func (f readmits) ReadmitExecution(c *tool.Call) func(*execution.Execution) { return f(c) }
 
 func (readmits) RecordStart(string, tool.Principal) {}

@@ -132,6 +132,15 @@ type Store interface {
 	Trim(ctx context.Context, before time.Time, bytes int64) (int, error)
 }
 
+// An InReplay describes a call that was made in a replay.
+type InReplay struct {
+	Stack    string // where in the program it was made
+	Line     int    // the same, as a line of the agent's text; 0: unknown
+	Lines    int    // number of lines that the program had logged before
+	Recorded int    // number of the recorded call that answered it; 0: none did
+	Live     bool   // it was made for real
+}
+
 // A Call is a call made by a program. Calls are numbered in the order in which the program made
 // them.
 type Call struct {
@@ -162,6 +171,7 @@ type Call struct {
 	Failure *sandbox.GuestError `json:"-"` // error thrown in the program
 	Blocks  []Block             `json:"-"`
 	Unsent  bool                `json:"-"` // it certainly had no effect
+	Replay  InReplay            `json:"-"` // set if it was made in a replay
 	at      time.Time           // time of its delivery
 }
 

@@ -21,6 +21,16 @@ type Played struct {
 	Stopped bool                         // it was stopped at the requested call, the last of Calls
 	Differs string                       // where it first differed from the journal; empty: nowhere
 	Err     error                        // why the sandbox ended it; nil if it did not
+
+	lines int // of Console, without notes
+}
+
+// addLine adds a line of the program's console, or a note.
+func (p *Played) addLine(c *sandbox.Console) {
+	p.Console = append(p.Console, *c)
+	if c.Level != sandbox.NoteLevel {
+		p.lines++
+	}
 }
 
 // errOver ends a guest that is no longer needed.
@@ -96,7 +106,7 @@ func (p *player) line(text []byte) {
 		p.out.End, p.over = &m, true
 		p.stop(errOver)
 	case m.Console != nil:
-		p.out.Console = append(p.out.Console, *m.Console)
+		p.out.addLine(m.Console)
 	case m.File != nil:
 		p.file(m.File, p.heard[m.File.ID])
 	case m.Call != nil:
@@ -159,10 +169,11 @@ func (p *player) call(c *sandbox.GuestCall) {
 	case k != nil && k.Is(here.Digest):
 		n := here.N
 		here = *k
-		here.N = n
+		here.N, here.Replay.Recorded = n, k.N
 	case k != nil && p.out.Differs == "":
 		p.out.Differs = fmt.Sprintf("call %d is %s, and was %s", here.N, brief(&here), brief(k))
 	}
+	here.Replay.Stack, here.Replay.Lines = c.Stack, p.out.lines
 	p.out.Calls = append(p.out.Calls, here)
 	if here.N == p.until {
 		p.out.Stopped, p.over = true, true

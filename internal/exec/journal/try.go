@@ -17,8 +17,9 @@ import (
 )
 
 // A Trial runs another program against the calls of a journal. A call with the same tool and
-// arguments has the recorded outcome. Each recorded call answers once, in order. The first call
-// that is not among them ends the trial.
+// arguments has the recorded outcome, at whatever place the program makes it. Each recorded call
+// answers once, in order. Calls that are not among them are the host's; the first one that it
+// refuses ends the trial.
 type Trial struct {
 	Run  *sandbox.Run // the program, with the journal's Seed
 	Host TrialHost
@@ -34,7 +35,10 @@ type TrialHost interface {
 	// AnswerFile answers a file operation.
 	AnswerFile(*sandbox.File) *sandbox.Answer
 	// PlainForm returns the plain form of a call.
-	PlainForm(path string, args json.RawMessage) (string, json.RawMessage)
+	PlainForm(*sandbox.GuestCall) (path string, args json.RawMessage)
+	// MakeCall makes a call that is not recorded, and sets its outcome. An error means that the
+	// call was not made, and why.
+	MakeCall(ctx context.Context, c *Call) error
 }
 
 // Try runs a program against the journal. It touches nothing outside, and its clock is that of the
@@ -43,7 +47,7 @@ func (s *History) Try(ctx context.Context, box sandbox.Sandbox, t Trial) (*Playe
 	_, at := s.Run()
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	p := &trial{Trial: t, story: s, at: at, used: map[*Call]bool{}, stop: stop}
+	p := &trial{Trial: t, ctx: run, recorded: s.byDigest(), at: at, used: map[*Call]bool{}, stop: stop}
 	p.ready.L = &p.mu
 	defer context.AfterFunc(run, p.wake)()
 	first, err := tool.Marshal(sandbox.HostMessage{Run: t.Run, At: at})
@@ -72,15 +76,30 @@ func (s *History) Try(ctx context.Context, box sandbox.Sandbox, t Trial) (*Playe
 	return &p.out, nil
 }
 
-// Left returns the calls of the journal that the program of a Try did not make.
+// Left returns the calls of the journal that answered none of the program of a Try.
 func (s *History) Left(p *Played) (out []*Call) {
-	made := map[string]int{}
-	for _, c := range p.Calls {
-		made[c.Digest]++
+	used := map[int]bool{}
+	for i := range p.Calls {
+		used[p.Calls[i].Replay.Recorded] = true
 	}
 	for _, c := range s.Calls {
-		if made[c.Digest]--; made[c.Digest] < 0 && c.ID != PlanCall {
+		if !used[c.N] && c.ID != PlanCall {
 			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// byDigest returns the calls whose outcome is known, in order, by each digest that they have.
+func (s *History) byDigest() map[string][]*Call {
+	out := map[string][]*Call{}
+	for _, k := range s.Calls {
+		if !k.Known() {
+			continue
+		}
+		out[k.Digest] = append(out[k.Digest], k)
+		if k.Asked != "" && k.Asked != k.Digest {
+			out[k.Asked] = append(out[k.Asked], k)
 		}
 	}
 	return out
@@ -103,8 +122,9 @@ type event struct {
 // A trial is the host's end of the guest stream of a Try.
 type trial struct {
 	Trial
-	story *History
-	stop  context.CancelCauseFunc
+	ctx      context.Context
+	recorded map[string][]*Call // calls with an outcome, by digest
+	stop     context.CancelCauseFunc
 
 	mu      sync.Mutex
 	ready   sync.Cond
@@ -199,7 +219,7 @@ func (p *trial) line(text []byte) {
 		p.out.End, p.over = &m, true
 		p.stop(errOver)
 	case m.Console != nil:
-		p.out.Console = append(p.out.Console, *m.Console)
+		p.out.addLine(m.Console)
 	case m.Timer != nil:
 		p.pending = slices.DeleteFunc(p.pending, func(e event) bool { return e.timer })
 		if m.Timer.MS >= 0 {
@@ -241,20 +261,15 @@ func (p *trial) ask(_ context.Context, question []byte) []byte {
 	return line
 }
 
-// call returns the answer to a call and its recorded duration in milliseconds, or nil if the
-// journal has no such call.
+// call returns the answer to a call and its duration in milliseconds, or nil if it ends the trial.
 func (p *trial) call(c *sandbox.GuestCall) (*sandbox.Answer, int64) {
-	path, args := PathOf(c), c.Args
-	path, args = p.Host.PlainForm(path, args)
+	path, args := p.Host.PlainForm(c)
 	here := Call{N: len(p.out.Calls) + 1, ID: c.ID, Tool: path, Arguments: args, Digest: tool.CallDigest(path, args)}
-	for _, k := range p.story.Calls {
-		if !k.Is(here.Digest) || p.used[k] || !k.Known() {
-			continue
-		}
-		p.used[k] = true
+	at := InReplay{Stack: c.Stack, Lines: p.out.lines}
+	if k := p.takeAnswer(here.Digest); k != nil {
 		n := here.N
-		here = *k
-		here.N, here.ID = n, c.ID
+		here, at.Recorded = *k, k.N
+		here.N, here.ID, here.Replay = n, c.ID, at
 		p.out.Calls = append(p.out.Calls, here)
 		took := k.MS
 		if !k.at.IsZero() && !k.Sent.IsZero() {
@@ -262,12 +277,38 @@ func (p *trial) call(c *sandbox.GuestCall) (*sandbox.Answer, int64) {
 		}
 		return &sandbox.Answer{ID: c.ID, Value: k.Value, Error: k.Failure}, max(took, 0)
 	}
+	err := p.Host.MakeCall(p.ctx, &here)
+	at.Live = err == nil
+	here.Replay = at
 	p.out.Calls = append(p.out.Calls, here)
+	if err == nil {
+		return &sandbox.Answer{ID: c.ID, Value: here.Value, Error: here.Failure}, max(here.MS, 0)
+	}
 	p.out.Differs = fmt.Sprintf("call %d, %s, is not among the calls of the execution", here.N, brief(&here))
+	if !errors.Is(err, ErrOffline) {
+		p.out.Differs += ", and was not made: " + tool.AsError(err).Msg
+	}
 	p.over = true
 	p.stop(errOver)
 	return nil, 0
 }
+
+// takeAnswer returns the next recorded call with a digest, or nil if there is none. It answers no
+// other call.
+func (p *trial) takeAnswer(digest string) *Call {
+	all := p.recorded[digest]
+	for len(all) > 0 && p.used[all[0]] {
+		all = all[1:]
+	}
+	if p.recorded[digest] = all; len(all) == 0 {
+		return nil
+	}
+	p.used[all[0]] = true
+	return all[0]
+}
+
+// ErrOffline is the error of a TrialHost that makes no calls.
+var ErrOffline = errors.New("no calls are made in a replay")
 
 // PathOf returns the path of a call as named by the program.
 func PathOf(c *sandbox.GuestCall) string { return strings.TrimPrefix(c.Path, "tools.") }

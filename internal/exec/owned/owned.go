@@ -315,6 +315,22 @@ func (s *Sandboxes) ListSandboxes(ctx context.Context, p tool.Principal) ([]Info
 	return out, nil
 }
 
+// ListEnding returns the IDs of all sandboxes that are removed by a time, with that time. Sandboxes
+// with a life of at most short are not among them.
+func (s *Sandboxes) ListEnding(ctx context.Context, by time.Time, short time.Duration) (out []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.loadRecords(ctx); err != nil {
+		return nil, err
+	}
+	for _, b := range s.by {
+		if e := b.rec.Expires; !e.IsZero() && e.Before(by) && e.Sub(b.rec.Created) > short {
+			out = append(out, b.rec.ID+" "+e.UTC().Format(time.RFC3339))
+		}
+	}
+	return out, nil
+}
+
 // ShowSandbox describes a principal's sandbox.
 func (s *Sandboxes) ShowSandbox(ctx context.Context, p tool.Principal, name string) (*Info, error) {
 	s.mu.Lock()

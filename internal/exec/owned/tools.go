@@ -98,7 +98,7 @@ var operations = []operation{
 	{name: "ports", title: "List ports", reads: true,
 		description: "List the TCP ports that processes listen on."},
 	{name: "preview", title: "Open a port in a browser",
-		description: "Make a link by which a browser reaches a server that a process of the sandbox runs on a port. " +
+		description: "Make a link that opens a server in the sandbox, on a given port, in a browser. " +
 			"It expires. Pages must use relative addresses.",
 		properties: `"port":{"type":"integer","minimum":1,"maximum":65535},"expires_seconds":` + seconds,
 		required:   []string{"port"}},

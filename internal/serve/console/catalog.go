@@ -231,21 +231,33 @@ type playground struct {
 	Code, Language, Session, After string
 	Languages, Names               []string
 	Problem                        string
+	Execution                      string // whose recorded answers the program can be tried against; empty: none
+	Reads                          bool
+	Hidden                         []hiddenCharacter // in the program
+	Trial                          *trialData
 }
 
 // showPlayground shows a form to write a program, with the program of an earlier execution if one
 // is named.
 func (s *Server) showPlayground(v *visit) error {
-	c, q := s.clientOf(v), v.r.URL.Query()
-	d := playground{Languages: []string{"typescript", "python", "bash"}, Language: "typescript"}
-	if id := q.Get("execution"); id != "" {
-		x, err := c.Journal(v.r.Context(), id)
+	d := playground{Language: "typescript"}
+	if id := v.r.URL.Query().Get("execution"); id != "" {
+		x, err := s.clientOf(v).Journal(v.r.Context(), id)
 		if err != nil {
 			return ownError(err)
 		}
-		d.Code, d.Language, d.Session = x.Program, x.Language, x.Session
+		d.Code, d.Language, d.Session, d.Execution = x.Program, x.Language, x.Session, id
+		if x.Ended == nil || x.Lost != "" {
+			d.Execution = "" // it can't be replayed
+		}
 	}
-	tools, err := c.Tools(v.r.Context())
+	return s.renderPlayground(v, &d)
+}
+
+// renderPlayground shows the form.
+func (s *Server) renderPlayground(v *visit, d *playground) error {
+	d.Languages, d.Hidden = []string{"typescript", "python", "bash"}, findHidden(d.Code)
+	tools, err := s.clientOf(v).Tools(v.r.Context())
 	d.Problem = problemOf(err)
 	for _, t := range tools[:min(len(tools), shownTools)] {
 		d.Names = append(d.Names, t.Path)
@@ -265,6 +277,10 @@ func (s *Server) runPlayground(v *visit) error {
 		return tool.Errorf(tool.Limit, "the program is larger than %d KiB: use biplane run", maxCode>>10)
 	}
 	r := api.RunRequest{Code: code, Language: f.Get("language"), Session: f.Get("session"), After: f.Get("after")}
+	if f.Get("action") == "try" {
+		return s.tryProgram(v, &playground{Code: code, Language: r.Language, Session: r.Session, After: r.After,
+			Execution: f.Get("execution"), Reads: f.Get("reads") == "true"})
+	}
 	if f.Get("plan") == "true" {
 		r.Mode = "plan"
 	}

@@ -141,16 +141,21 @@ func takeUntil(text, delimiter string) (part, open string) {
 	return text, delimiter
 }
 
-// placeCalls puts each call beside the first line that names its tool. The journal doesn't have the
-// lines of calls, so the line is a guess if further lines name the tool, or none its full path. It
-// returns the calls whose tool no line names.
+// placeCalls puts each call beside its line, if a replay has found it, or the first line that names
+// its tool. The journal doesn't have the lines of calls, so that line is a guess if further lines
+// name the tool, or none its full path. It returns the calls whose tool no line names.
 func placeCalls(lines []*codeLine, calls []*callRow) (elsewhere []*callRow) {
-	type place struct {
+	type naming struct {
 		lines []*codeLine
 		guess bool
 	}
-	at := map[string]place{} // by tool
+	at := map[string]naming{} // by tool
 	for _, c := range calls {
+		if n := c.ExecutionCall.Line; n > 0 && n <= len(lines) {
+			c.Line = n
+			lines[n-1].Calls = append(lines[n-1].Calls, c)
+			continue
+		}
 		found, known := at[c.Tool]
 		for _, name := range toolNames(c.Tool) {
 			if known || len(found.lines) > 0 {

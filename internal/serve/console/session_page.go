@@ -14,7 +14,10 @@ import (
 const maxEntries = 1000
 
 type sessionList struct {
-	Sessions []api.Session
+	Sessions   []api.Session
+	Sandboxes  []api.OwnSandbox
+	SandboxBad string
+	MayEnd     bool // sandboxes
 }
 
 // listSessions shows the sessions that the visitor may see.
@@ -23,7 +26,27 @@ func (s *Server) listSessions(v *visit) error {
 	if err != nil {
 		return ownError(err)
 	}
-	s.renderPage(v, http.StatusOK, "sessions.html", sessionList{all})
+	d := sessionList{Sessions: all, MayEnd: v.mayUse("DELETE /me/sandboxes/{sandbox}")}
+	if v.mayUse("GET /me/sandboxes") {
+		d.Sandboxes, err = api.SandboxClient{Client: s.clientOf(v)}.ListSandboxes(v.r.Context())
+		if problem := ownError(err); err != nil && tool.AsError(problem).Kind != tool.Unavailable {
+			d.SandboxBad = problemOf(err)
+		}
+	}
+	s.renderPage(v, http.StatusOK, "sessions.html", d)
+	return nil
+}
+
+// endSandbox ends a sandbox of the visitor.
+func endSandbox(s *Server, v *visit) error {
+	id := v.r.PathValue("sandbox")
+	if v.r.PostForm.Get("confirm") != id {
+		return tool.Errorf(tool.Invalid, "to end the sandbox, write its id: nothing was changed")
+	}
+	if err := (api.SandboxClient{Client: s.clientOf(v)}).EndSandbox(v.r.Context(), id); err != nil {
+		return ownError(err)
+	}
+	http.Redirect(v.w, v.r, "/sessions", http.StatusSeeOther)
 	return nil
 }
 
@@ -72,10 +95,19 @@ func (s *Server) downloadFile(v *visit) error {
 		path.Base(path.Clean("/"+name)))
 }
 
-// changeSession forks or ends a session.
+// changeSession suspends, resumes, forks or ends a session.
 func (s *Server) changeSession(v *visit) error {
 	c, name, f := s.clientOf(v), v.r.PathValue("session"), v.r.PostForm
 	switch f.Get("action") {
+	case "suspend", "resume":
+		change := c.SuspendSession
+		if f.Get("action") == "resume" {
+			change = c.ResumeSession
+		}
+		if _, err := change(v.r.Context(), name); err != nil {
+			return ownError(err)
+		}
+		http.Redirect(v.w, v.r, "/sessions/"+url.PathEscape(name), http.StatusSeeOther)
 	case "fork":
 		copied, err := c.ForkSession(v.r.Context(), name, strings.TrimSpace(f.Get("to")))
 		if err != nil {

@@ -93,6 +93,7 @@ func showStep(s *Server, v *visit, x *api.ExecutionDetail, step string) (*execut
 	}
 	from := parseNumber(v.r.URL.Query().Get("from"), 0)
 	if !b.On {
+		s.timelines.findTimeline(keyOf(v, x)).addLines(x)
 		d := s.displayExecution(v, x, from)
 		b.Text, d.Steps = "the end", b
 		return d, nil
@@ -136,25 +137,27 @@ func rewindCalls(x *api.ExecutionDetail, past []moment) time.Time {
 }
 
 // rewindConsole leaves only the lines that the program had written when it made the last of the
-// calls. The journal doesn't have the times of lines, so the program is replayed up to there. It
+// calls, and adds the lines of the calls. The journal has neither, so the program is replayed. It
 // returns why that is not possible, and then leaves no lines.
 func rewindConsole(s *Server, v *visit, x *api.ExecutionDetail) string {
-	if len(x.Console) == 0 {
-		return ""
-	}
 	lines := x.Console
 	x.Console = nil
-	switch {
-	case len(x.Calls) == 0:
+	if len(x.Calls) == 0 {
 		return "" // shown from the first call on
-	case !v.mayUse("POST /executions/{id}/replay"):
-		return "Your role can't replay executions, which is how the lines of a step are found."
 	}
-	r, err := s.clientOf(v).Replay(v.r.Context(), x.ID, api.ReplayRequest{Until: len(x.Calls)})
-	if err != nil {
-		return problemOf(err)
+	t, why := timelineOf(s, v, x)
+	if why != "" {
+		if len(lines) == 0 {
+			return ""
+		}
+		return why
 	}
-	x.Console = lines[:min(len(r.Console), len(lines))]
+	t.addLines(x)
+	last, known := t[x.Calls[len(x.Calls)-1].Call]
+	if !known && len(lines) > 0 {
+		return "The replay did not come to this call."
+	}
+	x.Console = lines[:min(last.lines, len(lines))]
 	return ""
 }
 

@@ -52,6 +52,7 @@ type Server struct {
 	sessions  *sessions
 	templates func() *template.Template // parsed for the first page
 	origins   *http.CrossOriginProtection
+	timelines *timelines
 }
 
 //go:embed pages
@@ -66,7 +67,7 @@ func New(cfg Config) *Server {
 		cfg.Program = func(context.Context, *approval.Request) string { return "" }
 	}
 	return &Server{cfg: cfg, sessions: newSessions(cfg.Clock), origins: http.NewCrossOriginProtection(),
-		templates: sync.OnceValue(parseTemplates)}
+		timelines: newTimelines(), templates: sync.OnceValue(parseTemplates)}
 }
 
 // parseTemplates returns the templates of the pages.
@@ -159,6 +160,7 @@ func listPages() []page {
 		{"POST /sessions/{session}", looks, (*Server).changeSession},
 		{"POST " + uploadPath, looks, uploadFile},
 		{"GET /sessions/{session}/file", looks, (*Server).downloadFile},
+		{"POST /sandboxes/{sandbox}/end", looks, endSandbox},
 		{"GET /policy", looks, (*Server).showPolicy},
 		{"GET /policy/edit", looks, showPolicyFile},
 		{"POST " + policyFormPath, looks, editPolicy},

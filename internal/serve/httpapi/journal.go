@@ -205,7 +205,7 @@ func (h *executionRoutes) replayExecution(w http.ResponseWriter, r *http.Request
 		return
 	}
 	x, err := h.journals.Replay(r.Context(), principalOf(r), r.PathValue("id"),
-		execution.ReplayOptions{Until: req.Until, Program: req.Program})
+		execution.ReplayOptions{Until: req.Until, Program: req.Program, Reads: req.Reads})
 	if err != nil {
 		writeError(w, err)
 		return
@@ -213,16 +213,27 @@ func (h *executionRoutes) replayExecution(w http.ResponseWriter, r *http.Request
 	out := &api.Replay{
 		Execution: x.Execution, State: x.State, Value: x.Value, Error: wireError(x.Error),
 		Console: wireConsole(x.Console), Calls: []api.ExecutionCall{},
-		Same: x.Same, Differs: x.Differs, Notes: x.Notes,
+		Same: x.Same, Differs: x.Differs, Notes: x.Notes, Changes: x.Changes,
 	}
 	for i := range x.Calls {
-		out.Calls = append(out.Calls, callOf(&x.Calls[i], true))
+		out.Calls = append(out.Calls, wireReplayCall(&x.Calls[i]))
+	}
+	for i := range x.Left {
+		out.Left = append(out.Left, callOf(&x.Left[i], true))
 	}
 	if n := len(out.Calls); n > 0 && (x.State == api.ReplayStopped || x.State == api.ReplayDiverged) {
 		last := &out.Calls[n-1] // the replay stopped at this call: it has no result
 		last.State, last.MS, last.Bytes, last.Result, last.Error = api.CallPending, 0, 0, "", ""
 	}
 	writeJournal(w, h.secrets, out)
+}
+
+// wireReplayCall converts a call of a replay to the API's type.
+func wireReplayCall(c *journal.Call) api.ExecutionCall {
+	out := callOf(c, true)
+	at := &c.Replay
+	out.Line, out.Lines, out.Recorded, out.Live = at.Line, at.Lines, at.Recorded, at.Live
+	return out
 }
 
 // detailOf converts an execution's journal to the API's type.

@@ -96,6 +96,8 @@ func (s *Server) listRoutes() []route {
 		{"PUT " + api.Prefix + "/sessions/{session}", user, uploads, sessions.importSession},
 		{"DELETE " + api.Prefix + "/sessions/{session}", user, controls, sessions.endSession},
 		{"POST " + api.Prefix + "/sessions/{session}/fork", user, reads, sessions.forkSession},
+		{"POST " + api.Prefix + "/sessions/{session}/suspend", user, reads, sessions.suspendSession},
+		{"POST " + api.Prefix + "/sessions/{session}/resume", user, reads, sessions.resumeSession},
 		{"POST " + api.Prefix + "/sessions/{session}/export", user, waits, sessions.exportSession},
 		{"GET " + api.Prefix + "/sessions/{session}/files", viewer, reads, sessions.readFile},
 		{"PUT " + api.Prefix + "/sessions/{session}/files", user, uploads, sessions.writeFile},

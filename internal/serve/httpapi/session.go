@@ -22,6 +22,8 @@ type Sessions interface {
 	Get(ctx context.Context, p tool.Principal, name string) (*live.Info, error)
 	End(ctx context.Context, p tool.Principal, name string) error
 	Fork(ctx context.Context, p tool.Principal, from, to string) (*live.Info, error)
+	SuspendSession(ctx context.Context, p tool.Principal, name string) (*live.Info, error)
+	ResumeSession(ctx context.Context, p tool.Principal, name string) (*live.Info, error)
 	Export(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error
 	Import(ctx context.Context, p tool.Principal, name string, r io.Reader, passphrase string) (*live.Info, error)
 	Do(ctx context.Context, p tool.Principal, session string, op sandbox.File) (json.RawMessage, error)
@@ -69,6 +71,14 @@ func (h *sessionRoutes) forkSession(w http.ResponseWriter, r *http.Request) {
 	}
 	answerSession(w, http.StatusCreated)(h.sessions.Fork(r.Context(), principalOf(r),
 		r.PathValue("session"), req.To))
+}
+
+func (h *sessionRoutes) suspendSession(w http.ResponseWriter, r *http.Request) {
+	answerSession(w, http.StatusOK)(h.sessions.SuspendSession(r.Context(), principalOf(r), r.PathValue("session")))
+}
+
+func (h *sessionRoutes) resumeSession(w http.ResponseWriter, r *http.Request) {
+	answerSession(w, http.StatusOK)(h.sessions.ResumeSession(r.Context(), principalOf(r), r.PathValue("session")))
 }
 
 // exportSession answers with the file as it is created. An error after the start of the body aborts

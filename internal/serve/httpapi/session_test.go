@@ -58,6 +58,14 @@ func (s *sessions) Fork(ctx context.Context, p tool.Principal, from, to string) 
 	return i, err
 }
 
+func (s *sessions) SuspendSession(ctx context.Context, p tool.Principal, name string) (*live.Info, error) {
+	return s.Get(ctx, p, name)
+}
+
+func (s *sessions) ResumeSession(ctx context.Context, p tool.Principal, name string) (*live.Info, error) {
+	return s.Get(ctx, p, name)
+}
+
 func (s *sessions) Export(ctx context.Context, p tool.Principal, name string, w io.Writer, passphrase string) error {
 	if _, err := s.Get(ctx, p, name); err != nil {
 		return err

@@ -143,6 +143,18 @@
       box.hidden = !found.length;
     };
     code.addEventListener("input", offer);
+    // Hidden characters of the program are listed, and stay in it.
+    const note = find("#hidden");
+    const unseen = /[^\P{C}\n\t]|[\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}/gu;
+    code.addEventListener("input", () => {
+      const found = [...code.value.matchAll(unseen)].slice(0, 20);
+      note.hidden = !found.length;
+      note.replaceChildren(...found.map(m => {
+        const p = document.createElement("p"), before = code.value.slice(0, m.index).split("\n");
+        p.textContent = `A character that can't be seen, at line ${before.length}: U+${m[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+        return p;
+      }));
+    });
     code.addEventListener("keydown", e => {
       if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) code.form.requestSubmit();
       if (e.key === " " && e.ctrlKey) { e.preventDefault(); offer(); const first = find("button", box); if (first) first.focus(); }
