@@ -110,12 +110,12 @@ func (c *Client) ForkSession(ctx context.Context, from, to string) (*Session, er
 }
 
 // SuspendSession moves a session that no program uses from memory to disk.
-func (c *Client) SuspendSession(ctx context.Context, name string) (*Session, error) {
+func SuspendSession(ctx context.Context, c *Client, name string) (*Session, error) {
 	return post[*Session](ctx, c, sessionPath(name, "/suspend"), struct{}{})
 }
 
 // ResumeSession loads a suspended session into memory, so that its next program begins at once.
-func (c *Client) ResumeSession(ctx context.Context, name string) (*Session, error) {
+func ResumeSession(ctx context.Context, c *Client, name string) (*Session, error) {
 	return post[*Session](ctx, c, sessionPath(name, "/resume"), struct{}{})
 }
 

@@ -40,20 +40,8 @@ The exit code is 0 if everything was as recorded, or if all calls of a changed p
 		ValidArgsFunction: a.completeExecutions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.ReplayRequest{Until: until, Reads: reads}
-			if cmd.Flags().Changed("until") && until < 1 {
-				return usageError("call %d is invalid: calls are numbered from 1, as executions show does", until)
-			}
-			if reads && !cmd.Flags().Changed("program") {
-				return usageError("--reads needs --program: a replay of the recorded program makes no calls")
-			}
-			if cmd.Flags().Changed("program") {
-				var run api.RunRequest
-				if err := a.readProgram(cmd.Context(), []string{file}, &run); err != nil {
-					return err
-				}
-				if req.Program = run.Code; strings.TrimSpace(req.Program) == "" {
-					return usageError("the program in %s is empty", file)
-				}
+			if err := readReplay(a, cmd, file, &req); err != nil {
+				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				r, err := client.Replay(ctx, args[0], req)
@@ -72,6 +60,27 @@ The exit code is 0 if everything was as recorded, or if all calls of a changed p
 		"with --program: make calls that are not recorded, if they only read")
 	addOutput(c, &output)
 	return c
+}
+
+// readReplay checks the flags of replay, and reads the changed program, if there is one.
+func readReplay(a *app, cmd *cobra.Command, file string, req *api.ReplayRequest) error {
+	changed := cmd.Flags().Changed("program")
+	switch {
+	case cmd.Flags().Changed("until") && req.Until < 1:
+		return usageError("call %d is invalid: calls are numbered from 1, as executions show does", req.Until)
+	case req.Reads && !changed:
+		return usageError("--reads needs --program: a replay of the recorded program makes no calls")
+	case !changed:
+		return nil
+	}
+	var run api.RunRequest
+	if err := a.readProgram(cmd.Context(), []string{file}, &run); err != nil {
+		return err
+	}
+	if req.Program = run.Code; strings.TrimSpace(req.Program) == "" {
+		return usageError("the program in %s is empty", file)
+	}
+	return nil
 }
 
 // printReplay prints the result of a replay, and returns a failure if it differs from the

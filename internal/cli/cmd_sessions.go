@@ -178,34 +178,34 @@ func sessionsForkCommand(a *app) *cobra.Command {
 }
 
 func sessionsSuspendCommand(a *app) *cobra.Command {
-	return a.sessionCommand(&cobra.Command{
+	return sessionCommand(a, &cobra.Command{
 		Use:   "suspend NAME",
 		Short: "Move a session from memory to disk",
 		Long: `Moves a session that no program uses from memory to disk. Idle sessions are moved after a while anyway.
 The next program continues it.`,
 		Example: "  biplane sessions suspend work",
-	}, "suspended", (*api.Client).SuspendSession)
+	}, "suspended", api.SuspendSession)
 }
 
 func sessionsResumeCommand(a *app) *cobra.Command {
-	return a.sessionCommand(&cobra.Command{
+	return sessionCommand(a, &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Load a session into memory",
 		Long: `Loads a suspended session into memory, so that its next program begins at once. Programs do that
 anyway. The owner of the data folder must be running (biplane serve), or the session is suspended again
 when this command ends.`,
 		Example: "  biplane sessions resume work",
-	}, "in memory", (*api.Client).ResumeSession)
+	}, "in memory", api.ResumeSession)
 }
 
 // sessionCommand completes a command that changes the state of a session.
-func (a *app) sessionCommand(c *cobra.Command, state string,
-	change func(*api.Client, context.Context, string) (*api.Session, error)) *cobra.Command {
+func sessionCommand(a *app, c *cobra.Command, state string,
+	change func(context.Context, *api.Client, string) (*api.Session, error)) *cobra.Command {
 	var output string
 	c.Args, c.ValidArgsFunction = exactlyOne("NAME", "the name of a session"), a.completeSessions(1)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-			s, err := change(client, ctx, args[0])
+			s, err := change(ctx, client, args[0])
 			if err != nil {
 				return err
 			}

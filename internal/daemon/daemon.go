@@ -291,13 +291,6 @@ func (d *Daemon) assemble(key *secret.Key) (err error) {
 	return nil
 }
 
-// warmExecute compiles the schema of execute, so that the first program need not wait for it.
-func (d *Daemon) warmExecute() {
-	if e, err := d.catalog.View().Resolve(tool.Own + ".execute"); err == nil {
-		_ = e.Validate([]byte(`{"code":"0"}`)) // callers of execute get the error
-	}
-}
-
 // createServers creates the MCP server and the HTTP API.
 func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.Key) {
 	local := identity.LocalUser()

@@ -96,3 +96,10 @@ func wasSent(r *audit.Record) bool {
 	}
 	return r.Decision.Effect == string(policy.Allow)
 }
+
+// warmExecute compiles the schema of execute, so that the first program need not wait for it.
+func (d *Daemon) warmExecute() {
+	if e, err := d.catalog.View().Resolve(tool.Own + ".execute"); err == nil {
+		_ = e.Validate([]byte(`{"code":"0"}`)) // callers of execute get the error
+	}
+}

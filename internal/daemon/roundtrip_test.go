@@ -257,8 +257,8 @@ func tripSessions(t *testing.T, c *api.Client) {
 	tripped[[]api.Session](t)(c.Sessions(ctx))
 	tripped[*api.Session](t)(c.Session(ctx, "work"))
 	tripped[*api.Session](t)(c.ForkSession(ctx, "work", "other"))
-	tripped[*api.Session](t)(c.SuspendSession(ctx, "work"))
-	tripped[*api.Session](t)(c.ResumeSession(ctx, "work"))
+	tripped[*api.Session](t)(api.SuspendSession(ctx, c, "work"))
+	tripped[*api.Session](t)(api.ResumeSession(ctx, c, "work"))
 	var file, text bytes.Buffer
 	for _, err := range []error{
 		c.ExportSession(ctx, "work", "a passphrase", &file),

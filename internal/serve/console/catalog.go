@@ -251,11 +251,11 @@ func (s *Server) showPlayground(v *visit) error {
 			d.Execution = "" // it can't be replayed
 		}
 	}
-	return s.renderPlayground(v, &d)
+	return renderPlayground(s, v, &d)
 }
 
 // renderPlayground shows the form.
-func (s *Server) renderPlayground(v *visit, d *playground) error {
+func renderPlayground(s *Server, v *visit, d *playground) error {
 	d.Languages, d.Hidden = []string{"typescript", "python", "bash"}, findHidden(d.Code)
 	tools, err := s.clientOf(v).Tools(v.r.Context())
 	d.Problem = problemOf(err)
@@ -278,7 +278,7 @@ func (s *Server) runPlayground(v *visit) error {
 	}
 	r := api.RunRequest{Code: code, Language: f.Get("language"), Session: f.Get("session"), After: f.Get("after")}
 	if f.Get("action") == "try" {
-		return s.tryProgram(v, &playground{Code: code, Language: r.Language, Session: r.Session, After: r.After,
+		return tryProgram(s, v, &playground{Code: code, Language: r.Language, Session: r.Session, After: r.After,
 			Execution: f.Get("execution"), Reads: f.Get("reads") == "true"})
 	}
 	if f.Get("plan") == "true" {

@@ -100,11 +100,11 @@ func (s *Server) changeSession(v *visit) error {
 	c, name, f := s.clientOf(v), v.r.PathValue("session"), v.r.PostForm
 	switch f.Get("action") {
 	case "suspend", "resume":
-		change := c.SuspendSession
+		change := api.SuspendSession
 		if f.Get("action") == "resume" {
-			change = c.ResumeSession
+			change = api.ResumeSession
 		}
-		if _, err := change(v.r.Context(), name); err != nil {
+		if _, err := change(v.r.Context(), c, name); err != nil {
 			return ownError(err)
 		}
 		http.Redirect(v.w, v.r, "/sessions/"+url.PathEscape(name), http.StatusSeeOther)

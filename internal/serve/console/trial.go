@@ -33,7 +33,7 @@ type trialDifference struct {
 
 // tryProgram runs a program against the recorded answers of an execution, and shows the result
 // below the form.
-func (s *Server) tryProgram(v *visit, d *playground) error {
+func tryProgram(s *Server, v *visit, d *playground) error {
 	c, ctx := s.clientOf(v), v.r.Context()
 	x, err := c.Journal(ctx, d.Execution)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Server) tryProgram(v *visit, d *playground) error {
 		return ownError(err)
 	}
 	d.Trial = newTrial(x, r, d.Code)
-	return s.renderPlayground(v, d)
+	return renderPlayground(s, v, d)
 }
 
 // newTrial returns the result of a program for the page.
