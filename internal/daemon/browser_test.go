@@ -18,7 +18,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
 // browserPath returns the browser to test with: the one in BIPLANE_TEST_BROWSER, or Chromium if it
@@ -53,7 +52,7 @@ func newChrome(t *testing.T, base string) *chrome {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browserPath(t)), chromedp.NoSandbox)
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
-	ctx, stop = context.WithTimeout(ctx, 10*time.Minute)
+	ctx, stop = context.WithTimeout(ctx, 5*time.Minute)
 	t.Cleanup(stop)
 	c := &chrome{base: base}
 	c.ctx, stop = chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {})) // unknown events
@@ -178,44 +177,19 @@ func (c *chrome) stepJournal(t *testing.T, id string) {
 		chromedp.WaitVisible("#value"))
 }
 
-// TestBrowser uses the console in a real browser: it watches a program, decides on its call and on
-// that of an agent, steps a journal, tries a tool, accepts a definition, runs a program with
-// changes, and uses the keyboard.
+// TestBrowser uses the console in a real browser: it watches a program, decides on its call, tries
+// a tool, and uses the keyboard.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
 	}
 	browserPath(t)
-	peer, goods, money := newPeer(t), newShifty(t), newTill(t)
-	goods.describe("get_price", "Returns a price.")
-	d, stop := run(t, t.TempDir(), "policy: ask-for-writes\nauth: { keys: true }\ndefinitions: {}\n"+
-		"mcpServers: { till: { url: '"+money.URL+"' }, peer: { url: '"+peer.URL+"' }, shop: "+
-		"{ url: '"+goods.url+"' } }\n")
+	d, _, stop := runTill(t, t.TempDir(), "auth: { keys: true }\n")
 	defer stop()
-	if _, err := d.Client().Upstreams(t.Context()); err != nil {
-		t.Fatalf("Upstreams: %v", err)
-	}
 	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
-	admin := makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"mcp", "api"},
-		Roles: []string{"admin", "user"}})
+	admin := makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"api"}, Roles: []string{"admin"}})
 	c := newChrome(t, d.URL())
 	c.signIn(t, admin)
-	c.watchAndDecide(t, d, agent)
-	c.tryTool(t)
-	c.acceptDefinition(t, d, goods)
-	c.decideForAgent(t, d, agent, money)
-	c.runWithChanges(t, d, admin)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.problems) > 0 {
-		t.Errorf("the browser reports %s", strings.Join(c.problems, "\n"))
-	}
-}
-
-// watchAndDecide watches a program run, decides on its call, uses the keyboard, steps, and saves
-// pictures of all pages.
-func (c *chrome) watchAndDecide(t *testing.T, d *daemon.Daemon, agent string) {
-	t.Helper()
 	x, err := clientOf(d, agent).Run(t.Context(), api.RunRequest{NoWait: true,
 		Code: "console.log('begins');\nconst r = await callTool('till.put', { n: 1, note: `" + hostile +
 			"` });\nreturn 6 * 7"})
@@ -271,5 +245,10 @@ func (c *chrome) watchAndDecide(t *testing.T, d *daemon.Daemon, agent string) {
 		"/tools/till.put", "/playground", "/sessions", "/policy?tool=till.put", "/policy/edit", "/audit",
 		"/audit/proof", "/usage", "/keys", "/executions/" + x.ID + "?step=1"} {
 		c.capture(t, path)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.problems) > 0 {
+		t.Errorf("the browser reports %s", strings.Join(c.problems, "\n"))
 	}
 }
