@@ -413,6 +413,9 @@ func (s *session) endSession(err error) {
 	}
 	s.cancel(err)
 	lost := &fault{kind: faultLost, msg: err.Error()} // whatever the reason was: they were in progress
+	if isFault(err, faultSignIn) {
+		lost.msg = "needs sign-in; it " + lost.msg
+	}
 	for _, p := range pending {
 		p.err = lost
 		close(p.done)
