@@ -55,10 +55,10 @@ test: tools vet
 	for os in darwin/arm64 windows/amd64; do echo "build $$os"; GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane || exit 1; done
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '^(TestFind|TestIntl)$$' ./internal/store ./internal/exec/sandbox/wasm/guest
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m ./cmd/biplane
-	BIPLANE_TEST_STRICT=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m $$($(GO) list ./... | grep -v '/cmd/biplane$$')
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m $$($(GO) list ./... | grep -v '/cmd/biplane$$')
 
 race:
-	BIPLANE_TEST_STRICT=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 60m ./cmd/biplane
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 60m ./cmd/biplane
 
 browser:
 	@command -v chromium >/dev/null 2>&1 || test -n "$$BIPLANE_TEST_BROWSER" || { echo "install Chromium (Debian: apt-get install chromium), or set BIPLANE_TEST_BROWSER to a browser" >&2; exit 1; }
