@@ -90,6 +90,7 @@ var (
 	linkPattern = regexp.MustCompile(`(?:href|action|src)="([^"]*)"`)
 	formPattern = regexp.MustCompile(`(?s)<form[^>]*method="post"[^>]*action="([^"]*)"|` +
 		`<form[^>]*action="([^"]*)"[^>]*method="post"`)
+	programPattern = regexp.MustCompile(`(?s)<textarea.*?</textarea>`)
 	// elements and attributes that only texts from outside could have
 	foreignPattern = regexp.MustCompile(`(?i)<img|<script>|<[a-z]+[^>"]*\son[a-z]+=|href="\s*javascript:|ZgotmplZ|` +
 		"[\u202e\u200b]")
@@ -149,6 +150,15 @@ func TestHostileTexts(t *testing.T) {
 				t.Errorf("%s is shown, and not downloaded: %v", path, h)
 			}
 			return
+		}
+		m := programPattern.FindString(text)
+		if strings.HasPrefix(path, "/playground") && strings.Contains(m, "\u202e") {
+			// A program is edited as it is, and its hidden characters are listed beside it.
+			if !strings.Contains(text, "right-to-left override") {
+				t.Errorf("%s doesn't list the program's hidden characters", path)
+			}
+			visible := strings.NewReplacer("\u202e", "", "\u200b", "").Replace(m)
+			text = strings.Replace(text, m, visible, 1)
 		}
 		if found := foreignPattern.FindString(text); found != "" {
 			i := strings.Index(text, found)
