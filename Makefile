@@ -54,7 +54,7 @@ test: tools vet
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane
 	for os in darwin/arm64 windows/amd64; do echo "build $$os"; GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane || exit 1; done
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '^(TestFind|TestIntl)$$' ./internal/store ./internal/exec/sandbox/wasm/guest
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m ./cmd/biplane
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m ./cmd/biplane ./internal/exec/hosted
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m $$($(GO) list ./... | grep -v '/cmd/biplane$$')
 
 race:
