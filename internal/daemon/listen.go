@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/serve/httpapi"
+	"github.com/biplane-dev/biplane/internal/base/netaddr"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
@@ -110,7 +110,7 @@ func (c *connections) state(conn net.Conn, to http.ConnState) {
 func (c *connections) enter(conn net.Conn) {
 	from := "local"
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		from = httpapi.Network64(a.AddrPort().Addr())
+		from = netaddr.Network64(a.AddrPort().Addr())
 	}
 	for c.shares.Acquire(from, 1) != nil {
 		victim := c.longestIdle(from)

@@ -36,3 +36,15 @@ func IsOneOf(all []net.Addr, a netip.Addr) bool {
 		return err == nil && p.Addr().Unmap().WithZone("") == a
 	})
 }
+
+// Network64 returns the network that an address counts for. It is the address itself for IPv4, and
+// the /64 of one subscriber for IPv6. It is "local" for an invalid address.
+func Network64(a netip.Addr) string {
+	if a = a.Unmap().WithZone(""); a.Is4() {
+		return a.String()
+	}
+	if !a.IsValid() {
+		return "local"
+	}
+	return netip.PrefixFrom(a, 64).Masked().String()
+}

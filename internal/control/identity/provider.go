@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/biplane-dev/biplane/internal/base/netaddr"
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
@@ -161,22 +162,12 @@ func (p *provider) oauthConfig(m *providerMetadata, clientSecret string) *oauth2
 	return c
 }
 
-// networkOf returns the network of an address that shares are for: for IPv6, 64 bits of it.
-func networkOf(address string) string {
-	a, err := netip.ParseAddr(address)
-	if err != nil || !a.Is6() || a.Is4In6() {
-		return address
-	}
-	p, err := a.Prefix(64)
-	if err != nil {
-		return address
-	}
-	return p.String()
-}
-
 // exchangeCode exchanges the code of a request for an ID token.
 func (p *provider) exchangeCode(r *http.Request, m *providerMetadata, verifier string) (string, error) {
-	ctx, from := r.Context(), networkOf(remoteAddress(r))
+	ctx, from := r.Context(), remoteAddress(r)
+	if a, err := netip.ParseAddr(from); err == nil {
+		from = netaddr.Network64(a)
+	}
 	if err := p.exchanges.Acquire(from, 1); err != nil {
 		return "", err
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/netaddr"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
@@ -95,25 +96,13 @@ func (r *laneSet) readBody(w http.ResponseWriter, q *http.Request, p tool.Princi
 	return func() {}, err
 }
 
-// networkOf returns the network that a request comes from; see Network64.
+// networkOf returns the network that a request comes from; see netaddr.Network64.
 func networkOf(r *http.Request) string {
 	a, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return "local"
 	}
-	return Network64(a.Addr())
-}
-
-// Network64 returns the network that an address counts for. It is the address itself for IPv4, and
-// the /64 of one subscriber for IPv6.
-func Network64(a netip.Addr) string {
-	if a = a.Unmap().WithZone(""); a.Is4() {
-		return a.String()
-	}
-	if !a.IsValid() {
-		return "local"
-	}
-	return netip.PrefixFrom(a, 64).Masked().String()
+	return netaddr.Network64(a.Addr())
 }
 
 // A timedWriter writer limits the time in which a client must accept each write. A stream may last

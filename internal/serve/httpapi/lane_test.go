@@ -3,7 +3,6 @@ package httpapi
 import (
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"testing"
 	"time"
 )
@@ -40,20 +39,5 @@ func TestSlowReadersHaveADeadline(t *testing.T) {
 		if at.Before(before.Add(writeTime)) || at.After(time.Now().Add(writeTime)) {
 			t.Errorf("the deadline is %v after the write", at.Sub(before))
 		}
-	}
-}
-
-func TestNetwork64(t *testing.T) {
-	for address, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:0:1:ffff::1": "2001:db8:0:1::/64",
-		"2001:db8:0:1::2": "2001:db8:0:1::/64",
-		"2001:db8:0:2::2": "2001:db8:0:2::/64", "fe80::1%eth0": "fe80::/64", "::1": "::/64",
-	} {
-		if got := Network64(netip.MustParseAddr(address)); got != want {
-			t.Errorf("%s counts for %s, want %s", address, got, want)
-		}
-	}
-	if got := Network64(netip.Addr{}); got != "local" {
-		t.Errorf("no address counts for %s", got)
 	}
 }
