@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -431,21 +432,8 @@ func (d viewDatabase) CheckSchema(ctx context.Context) error { return compareSch
 // CheckTable runs SQLite's integrity check on a table, on a connection of its own. So other readers
 // continue, and may see an earlier state of the table.
 func (d viewDatabase) CheckTable(ctx context.Context, table string) (problems []string, err error) {
-	rows, err := d.audit.s.read.QueryContext(ctx, `PRAGMA integrity_check('`+table+`')`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			return nil, err
-		}
-		if line != "ok" {
-			problems = append(problems, line)
-		}
-	}
-	return problems, rows.Err()
+	lines, err := d.audit.s.queryStrings(ctx, `PRAGMA integrity_check('`+table+`')`)
+	return slices.DeleteFunc(lines, func(line string) bool { return line == "ok" }), err
 }
 
 // Witness returns what the witness knows about v.
