@@ -14,7 +14,7 @@ func Visible(text []byte) string {
 	var b strings.Builder
 	for _, r := range string(text) {
 		switch {
-		case r == '\n' || r == '\t' || r == ' ' || r != utf8.RuneError && unicode.IsPrint(r) && !shapeless(r):
+		case IsVisible(r):
 			b.WriteRune(r)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
@@ -24,6 +24,11 @@ func Visible(text []byte) string {
 		}
 	}
 	return b.String()
+}
+
+// IsVisible reports whether Visible leaves a character as it is.
+func IsVisible(r rune) bool {
+	return r == '\n' || r == '\t' || r == ' ' || r != utf8.RuneError && unicode.IsPrint(r) && !shapeless(r)
 }
 
 // shapeless reports whether a character is invisible although Unicode counts it as a letter or a

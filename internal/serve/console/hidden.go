@@ -28,16 +28,13 @@ var hiddenNames = map[rune]string{
 
 // findHidden returns the first hidden characters of a text.
 func findHidden(text string) (out []hiddenCharacter) {
-	if tool.Visible([]byte(text)) == text {
-		return nil
-	}
 	line, column := 1, 0
 	for _, r := range text {
 		if column++; r == '\n' {
 			line, column = line+1, 0
 			continue
 		}
-		if tool.Visible([]byte(string(r))) == string(r) {
+		if tool.IsVisible(r) {
 			continue
 		}
 		out = append(out, hiddenCharacter{line, column, fmt.Sprintf("U+%04X", r), hiddenNames[r]})

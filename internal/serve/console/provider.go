@@ -2,10 +2,8 @@ package console
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
-	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -79,16 +77,10 @@ func finishAtProvider(s *Server, v *visit) error {
 		who, err = v.access.Gate.Who(withCredential(v.r, credential), false)
 	}
 	if err != nil {
-		status := http.StatusInternalServerError
-		if no := (*identity.Refusal)(nil); errors.As(err, &no) {
-			status = no.Status
-		}
-		s.renderPage(v, status, "sign-in.html",
-			signInData{Next: "/", Problem: tool.AsError(err).Msg, Provider: providerName(s, v)})
+		showRefusal(s, v, "/", err)
 		return nil
 	}
-	s.endSession(v.r)
-	s.setCookie(v, s.sessions.createSession(who.ID, credential), int(sessionLife.Seconds()))
+	beginSession(s, v, who.ID, credential)
 	v.w.Header().Set("Refresh", "0; url="+safeNext(next))
 	s.renderPage(v, http.StatusOK, "again.html", safeNext(next))
 	return nil

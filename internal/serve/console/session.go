@@ -215,18 +215,28 @@ func (s *Server) signIn(v *visit) error {
 	}
 	who, err := v.access.Gate.Who(withCredential(v.r, credential), false)
 	if err != nil {
-		status := http.StatusInternalServerError
-		if no := (*identity.Refusal)(nil); errors.As(err, &no) {
-			status = no.Status
-		}
-		s.renderPage(v, status, "sign-in.html", signInData{Next: next, Problem: tool.AsError(err).Msg,
-			Provider: providerName(s, v)})
+		showRefusal(s, v, next, err)
 		return nil
 	}
-	s.endSession(v.r)
-	s.setCookie(v, s.sessions.createSession(who.ID, credential), int(sessionLife.Seconds()))
+	beginSession(s, v, who.ID, credential)
 	http.Redirect(v.w, v.r, next, http.StatusSeeOther)
 	return nil
+}
+
+// showRefusal shows the sign-in form again, with the reason why a sign-in failed.
+func showRefusal(s *Server, v *visit, next string, err error) {
+	status := http.StatusInternalServerError
+	if no := (*identity.Refusal)(nil); errors.As(err, &no) {
+		status = no.Status
+	}
+	s.renderPage(v, status, "sign-in.html", signInData{Next: next, Problem: tool.AsError(err).Msg,
+		Provider: providerName(s, v)})
+}
+
+// beginSession begins a session of a principal, instead of the browser's previous one.
+func beginSession(s *Server, v *visit, principal, credential string) {
+	s.endSession(v.r)
+	s.setCookie(v, s.sessions.createSession(principal, credential), int(sessionLife.Seconds()))
 }
 
 func (s *Server) signOut(v *visit) error {

@@ -29,7 +29,7 @@ func (s *Server) listSessions(v *visit) error {
 	d := sessionList{Sessions: all, MayEnd: v.mayUse("DELETE /me/sandboxes/{sandbox}")}
 	if v.mayUse("GET /me/sandboxes") {
 		d.Sandboxes, err = api.SandboxClient{Client: s.clientOf(v)}.ListSandboxes(v.r.Context())
-		if problem := ownError(err); err != nil && tool.AsError(problem).Kind != tool.Unavailable {
+		if err != nil && tool.AsError(ownError(err)).Kind != tool.Unavailable {
 			d.SandboxBad = problemOf(err)
 		}
 	}
