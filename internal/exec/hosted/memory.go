@@ -34,16 +34,18 @@ func NewMemory(most int64, host owned.Host) *Memory {
 	return &Memory{most: most, host: host, kick: make(chan struct{}, 1), servers: map[*Server]struct{}{}}
 }
 
-// RunKeeper looks at the memory until ctx is done.
+// RunKeeper looks at the memory until ctx is done. While no server is frozen, it sleeps.
 func (m *Memory) RunKeeper(ctx context.Context) {
-	tick := time.NewTicker(lookEach)
-	defer tick.Stop()
 	for {
+		var later <-chan time.Time
+		if len(m.listFrozen()) > 0 {
+			later = time.After(lookEach)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-m.kick:
-		case <-tick.C:
+		case <-later:
 		}
 		m.RelieveMemory()
 	}

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -80,21 +79,4 @@ func (s *Server) restIdle(why string) {
 		s.over, s.rests, s.why = true, true, why
 		s.cancel()
 	}
-}
-
-// CurrentState returns the state of the server.
-func (s *Server) CurrentState() owned.State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.over:
-		return owned.Stopped
-	case s.shrunk:
-		return owned.Reclaimed
-	case s.frozen:
-		return owned.Frozen
-	case s.users > 0:
-		return owned.Running
-	}
-	return owned.Idle
 }
