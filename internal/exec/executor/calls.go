@@ -126,8 +126,7 @@ func (cs *calls) registerCall(c *sandbox.GuestCall) (*programCall, error) {
 func (cs *calls) simplify(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked string) {
 	path := journal.PathOf(c)
 	if len(c.Flags) > 0 && len(path) <= maxPath {
-		c = &sandbox.GuestCall{ID: c.ID, Path: c.Path, Stack: c.Stack,
-			Args: cs.x.cfg.Tools.AddFlags(cs.principal, path, c.Args, c.Flags)}
+		c = &sandbox.GuestCall{ID: c.ID, Path: c.Path, Stack: c.Stack, Args: cs.argumentsOf(c)}
 	}
 	if k := cs.history.Known(c.ID); k != nil && k.Asked != "" {
 		if k.Asked != tool.CallDigest(path, c.Args) {
@@ -135,14 +134,29 @@ func (cs *calls) simplify(c *sandbox.GuestCall) (_ *sandbox.GuestCall, asked str
 		}
 		return &sandbox.GuestCall{ID: c.ID, Path: k.Tool, Args: k.Arguments, Stack: c.Stack}, k.Asked
 	}
-	if len(path) > maxPath || strings.HasPrefix(path, tool.Own+".") {
-		return c, ""
-	}
-	to, args := cs.x.cfg.Tools.PlainForm(cs.principal, path, c.Args)
+	to, args := cs.plainForm(path, c.Args)
 	if to == path && bytes.Equal(args, c.Args) {
 		return c, ""
 	}
 	return &sandbox.GuestCall{ID: c.ID, Path: to, Args: args, Stack: c.Stack}, tool.CallDigest(path, c.Args)
+}
+
+// argumentsOf returns the arguments of a call, with its flags.
+func (v *env) argumentsOf(c *sandbox.GuestCall) json.RawMessage {
+	path := journal.PathOf(c)
+	if len(c.Flags) == 0 || len(path) > maxPath {
+		return c.Args
+	}
+	return v.x.cfg.Tools.AddFlags(v.principal, path, c.Args, c.Flags)
+}
+
+// plainForm returns the plain form of a call: the path and arguments of the tool that the program
+// means. Biplane's own tools have no other form.
+func (v *env) plainForm(path string, args json.RawMessage) (string, json.RawMessage) {
+	if len(path) > maxPath || strings.HasPrefix(path, tool.Own+".") {
+		return path, args
+	}
+	return v.x.cfg.Tools.PlainForm(v.principal, path, args)
 }
 
 // checkLocal reports whether calls of a path are answered here, and why they are refused if they

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
@@ -160,17 +159,8 @@ func (h *trialHost) AnswerFile(f *sandbox.File) *sandbox.Answer {
 
 // PlainForm returns the plain form of a call.
 func (h *trialHost) PlainForm(c *sandbox.GuestCall) (string, json.RawMessage) {
-	path, args := journal.PathOf(c), c.Args
-	if len(path) > maxPath {
-		return path, args
-	}
-	if len(c.Flags) > 0 {
-		args = h.x.cfg.Tools.AddFlags(h.principal, path, args, c.Flags)
-	}
-	if strings.HasPrefix(path, tool.Own+".") {
-		return path, args
-	}
-	return h.x.cfg.Tools.PlainForm(h.principal, path, args)
+	path := journal.PathOf(c)
+	return h.plainForm(path, h.argumentsOf(c))
 }
 
 // MakeCall makes a call for real if it only reads and the user asked for that.
