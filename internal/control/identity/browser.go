@@ -35,8 +35,8 @@ const (
 // with a key that only this process has, and never leaves it.
 const ticketPrefix = "bpt_"
 
-// idTokenTypes are the media types that an ID token may have. That of an access token is not
-// accepted: some providers issue both for the same audience.
+// idTokenTypes are the media types that an ID token may have. Access tokens are not accepted: some
+// providers issue both kinds for the same audience.
 var idTokenTypes = []string{"", "jwt"}
 
 // An attempt is a sign-in that has begun. The browser keeps it sealed, so that strangers who begin

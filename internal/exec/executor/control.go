@@ -66,7 +66,7 @@ type Supervisor interface {
 	// a program that can only run there. The call names the tier.
 	AdmitMove(c *tool.Call, execution, session string) error
 	// AdmitTrial returns an error if a program that is tried against the journal of an execution
-	// may make calls. The call is that of execute which would run it.
+	// may not make calls. c is the call of execute that would run the program.
 	AdmitTrial(c *tool.Call, execution string, findings []tool.Finding) error
 	// ReadmitExecution is called for each execution that continues after a restart, with the
 	// execute call that began it. done is called when it ends. It may be nil.

@@ -73,7 +73,7 @@ func (r *replay) tryOther(ctx context.Context, p tool.Principal, o execution.Rep
 	return nil
 }
 
-// compareTrial compares the result of another program with that of the execution.
+// compareTrial compares the result of another program with the recorded result.
 func (r *replay) compareTrial() {
 	st, out := r.journal, r.out
 	var then execution.Execution

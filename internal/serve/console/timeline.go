@@ -22,7 +22,7 @@ type place struct{ line, lines int }
 // from a replay, since the journal has neither lines.
 type timeline map[int]place
 
-// A timelineKey identifies a timeline. The version is that of the execution.
+// A timelineKey identifies a timeline. version is the version of the execution.
 type timelineKey struct{ principal, execution, version string }
 
 // timelines keeps the newest timelines, so that each step of an execution needs no replay of its

@@ -25,7 +25,7 @@ type trialData struct {
 	Differences []trialDifference
 }
 
-// A trialDifference shows how a part of the result differs from that of the execution.
+// A trialDifference shows how a part of the result differs from the recorded one.
 type trialDifference struct {
 	Name  string
 	Lines []diffLine // nil: it is too long to be compared

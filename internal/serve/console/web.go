@@ -6,9 +6,9 @@
 // binary. They work without the script, and use no external resources. They require the same
 // sign-in as the HTTP API: a form accepts an API key or an access token, or people sign in at an
 // identity provider. A cookie holds the name of the session, and the credential is checked with
-// each request. A page reads and changes what it
-// shows through the API, in process, with that credential. What comes from outside is not trusted:
-// it is escaped for HTML, and invisible characters are shown as escapes.
+// each request. A page reads and changes what it shows through the API, in process, with that
+// credential. What comes from outside is not trusted: it is escaped for HTML, and invisible
+// characters are shown as escapes.
 package console
 
 import (

@@ -125,8 +125,8 @@ func taskPosition(created time.Time, id string) string {
 	return fmt.Sprintf("%020d %s", created.UnixMicro(), id)
 }
 
-// parseCursor returns the position that a cursor contains: that of the last task of the previous
-// page. So a cursor stays valid when that task is gone. An empty cursor is the start.
+// parseCursor returns the position that a cursor contains. The next page begins after it. A cursor
+// stays valid when the task at its position is gone. An empty cursor is the start.
 func parseCursor(cursor string) (after string, created time.Time, id string, err error) {
 	if cursor == "" {
 		return "", time.Time{}, "", nil
