@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -48,18 +47,10 @@ type frame struct {
 	data []byte
 }
 
-// deadly lists the signals on which Go's runtime ends the process unless they are handled. The
-// kernel drops signals from inside to the first process only if it has no handler, and the runtime
-// installs one for each, so programs could end the agent. Each entry costs time at the start.
-var deadly = []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS,
-	unix.SIGFPE, unix.SIGSEGV, unix.SIGPIPE, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGSYS}
-
 // serveDriver runs the agent until the driver closes the connection.
 func serveDriver(runtime, path string) error {
-	signal.Notify(make(chan os.Signal, 1), deadly...)
-	// So programs can't read or change the agent's memory.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("protect the agent: %w", err)
+	if err := protectAgent(); err != nil {
+		return err
 	}
 	unix.CloseOnExec(socketFD)
 	if err := unix.SetNonblock(socketFD, true); err != nil {

@@ -5,10 +5,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -30,10 +28,8 @@ type steward struct {
 
 // serveMachine runs the agent of a machine until the driver closes the connection.
 func serveMachine() error {
-	signal.Notify(make(chan os.Signal, 1), deadly...)
-	// So programs can't read or change the agent's memory.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("protect the agent: %w", err)
+	if err := protectAgent(); err != nil {
+		return err
 	}
 	unix.CloseOnExec(socketFD)
 	s := &steward{slots: make(chan struct{}, maxStreams)}
