@@ -99,6 +99,7 @@ type conn struct {
 
 	mu      sync.Mutex
 	pending map[any]bool // ids of unanswered requests; true: the request calls a tool
+	writing int          // responses being written
 }
 
 type line struct {
@@ -226,11 +227,14 @@ func (c *conn) Write(_ context.Context, m jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
-	err = c.out.writeLine(b)
-	if r, ok := m.(*jsonrpc.Response); ok {
-		c.removePending(r.ID)
+	r, ok := m.(*jsonrpc.Response)
+	if !ok {
+		return c.out.writeLine(b)
 	}
-	return err
+	// The peer may use the id again as soon as it has read the response.
+	call := c.releaseID(r.ID)
+	defer c.finishWrite(call)
+	return c.out.writeLine(b)
 }
 
 // A lineWriter writes whole lines, one at a time.
@@ -261,13 +265,23 @@ func (c *conn) addPending(r *jsonrpc.Request) *jsonrpc.Error {
 	return nil
 }
 
-// removePending unregisters a request that was answered.
-func (c *conn) removePending(id jsonrpc.ID) {
+// releaseID frees the id of a request whose response is about to be written. It reports whether
+// the request called a tool.
+func (c *conn) releaseID(id jsonrpc.ID) (call bool) {
 	c.mu.Lock()
-	call := c.pending[id.Raw()]
+	call, ok := c.pending[id.Raw()]
 	delete(c.pending, id.Raw())
+	c.writing++
 	c.mu.Unlock()
 	c.order.forgetRequest(id.Raw())
+	return ok && call
+}
+
+// finishWrite unregisters a request whose response was written, or couldn't be.
+func (c *conn) finishWrite(call bool) {
+	c.mu.Lock()
+	c.writing--
+	c.mu.Unlock()
 	if call {
 		c.srv.leaveCall()
 	}
@@ -290,10 +304,11 @@ func (c *conn) dropPending() {
 	}
 }
 
+// countPending returns the number of requests whose responses were not written yet.
 func (c *conn) countPending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.pending)
+	return len(c.pending) + c.writing
 }
 
 // waitForRoom waits until there is room for another pending call. It returns false if the

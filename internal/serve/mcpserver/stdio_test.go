@@ -1,10 +1,12 @@
 package mcpserver_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -122,6 +124,35 @@ func TestStdioSurvivesBadLines(t *testing.T) {
 	}
 	if res, _ := p.call(t, "ping", ""); !strings.Contains(res, `"result":{}`) {
 		t.Errorf("ping: %s", res)
+	}
+}
+
+// A lateWriter returns from Write only after others had a chance to run.
+type lateWriter struct{ io.Writer }
+
+func (w lateWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	for range 100 {
+		runtime.Gosched()
+	}
+	return n, err
+}
+
+// TestReusedID checks that an id is free once the peer has read the response.
+func TestReusedID(t *testing.T) {
+	inR, in := io.Pipe()
+	outR, out := io.Pipe()
+	defer in.Close()
+	defer outR.Close()
+	go mcpserver.New(config(newDoor(), mcpserver.Code)).ServeStdio(t.Context(), inR, lateWriter{out})
+	lines := bufio.NewScanner(outR)
+	for i := range 100 {
+		if _, err := io.WriteString(in, `{"jsonrpc":"2.0","id":7,"method":"ping"}`+"\n"); err != nil {
+			t.Fatalf("io.WriteString: %v", err)
+		}
+		if !lines.Scan() || !strings.Contains(lines.Text(), `"result":{}`) {
+			t.Fatalf("ping %d: got %s, %v, want a result", i, lines.Text(), lines.Err())
+		}
 	}
 }
 
