@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
 // browserPath returns the browser to test with: the one in BIPLANE_TEST_BROWSER, or Chromium if it
@@ -52,13 +53,20 @@ func newChrome(t *testing.T, base string) *chrome {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browserPath(t)), chromedp.NoSandbox)
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
-	ctx, stop = context.WithTimeout(ctx, 5*time.Minute)
-	t.Cleanup(stop)
 	c := &chrome{base: base}
 	c.ctx, stop = chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {})) // unknown events
 	t.Cleanup(stop)
-	c.listen(c.ctx)
+	c.openTab(t, c.ctx)
 	return c
+}
+
+// openTab opens the tab of a context, which is not that of a deadline: the tab would end with it.
+func (c *chrome) openTab(t *testing.T, tab context.Context) {
+	t.Helper()
+	c.listen(tab)
+	if err := chromedp.Run(tab); err != nil {
+		t.Fatalf("open a tab: %v", err)
+	}
 }
 
 // listen collects the problems of a tab.
@@ -77,52 +85,82 @@ func (c *chrome) listen(tab context.Context) {
 	})
 }
 
+// stepTime bounds the actions of one call of do. They take a second or two: it only says which ones
+// wait in vain.
+const stepTime = 2 * time.Minute
+
 // do runs actions in a tab.
 func (c *chrome) do(t *testing.T, tab context.Context, actions ...chromedp.Action) {
 	t.Helper()
-	if err := chromedp.Run(tab, actions...); err != nil {
-		var text string
-		_ = chromedp.Run(c.ctx, chromedp.Text("body", &text))
-		t.Fatalf("the browser failed: %v\n%s", err, text)
+	ctx, stop := context.WithTimeout(tab, stepTime)
+	defer stop()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		ctx, stop := context.WithTimeout(tab, 10*time.Second)
+		defer stop()
+		var at, text string
+		if rerr := chromedp.Run(ctx, chromedp.Location(&at), chromedp.Text("body", &text)); rerr != nil {
+			text = "the page can't be read: " + rerr.Error()
+		}
+		t.Fatalf("the browser failed: %v, at %s\n%s", err, at, text)
 	}
+}
+
+// see waits until an element is visible.
+func see(selector string) chromedp.Action { return chromedp.WaitVisible(selector, chromedp.ByQuery) }
+
+// miss waits until no element matches.
+func miss(selector string) chromedp.Action { return chromedp.WaitNotPresent(selector, chromedp.ByQuery) }
+
+// click clicks on an element when it is visible.
+func click(selector string) chromedp.Action { return chromedp.Click(selector, chromedp.ByQuery) }
+
+// read reads the text of an element when it is visible.
+func read(selector string, to *string) chromedp.Action {
+	return chromedp.Text(selector, to, chromedp.ByQuery)
 }
 
 func (c *chrome) signIn(t *testing.T, key string) {
 	t.Helper()
 	c.do(t, c.ctx, chromedp.Navigate(c.base+"/"), chromedp.SendKeys("input[name=key]", key),
-		chromedp.Submit("form.sign-in"), chromedp.WaitVisible("header .who"))
+		chromedp.Submit("form.sign-in"), see("header .who"))
 }
 
-// capture saves a picture of a page in each size and theme, and fails if it is wider than the
-// window.
+// capture opens a page, and captures it under a name that is made of its path.
 func (c *chrome) capture(t *testing.T, path string) {
+	t.Helper()
+	c.do(t, c.ctx, chromedp.Navigate(c.base+path), see("main h1"))
+	c.captureHere(t, strings.Trim(strings.ReplaceAll(url.PathEscape(path), "%2F", "_"), "_"))
+}
+
+// captureHere saves a picture of the current page in each size and theme, and fails if it is wider
+// than the window, not accessible, or in the wrong theme.
+func (c *chrome) captureHere(t *testing.T, name string) {
 	t.Helper()
 	folder := os.Getenv("BIPLANE_TEST_SCREENSHOTS")
 	for _, theme := range []string{"light", "dark"} {
 		for _, width := range []int64{390, 1440} {
 			var over int
 			var back string
-			var picture []byte
 			c.do(t, c.ctx, chromedp.EmulateViewport(width, 900),
 				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
 					{Name: "prefers-color-scheme", Value: theme}}),
-				chromedp.Navigate(c.base+path), chromedp.WaitVisible("main h1"),
 				chromedp.Evaluate("document.documentElement.scrollWidth - innerWidth", &over),
-				chromedp.Evaluate("getComputedStyle(document.body).backgroundColor", &back),
-				chromedp.FullScreenshot(&picture, 100))
-			c.checkAccess(t, path)
+				chromedp.Evaluate("getComputedStyle(document.body).backgroundColor", &back))
+			c.checkAccess(t, name)
 			if over > 0 {
-				t.Errorf("%s is %d pixels wider than a window of %d", path, over, width)
+				t.Errorf("%s is %d pixels wider than a window of %d", name, over, width)
 			}
 			if (back == "rgb(20, 23, 27)") != (theme == "dark") {
-				t.Errorf("the background of %s is %s in the %s theme", path, back, theme)
+				t.Errorf("the background of %s is %s in the %s theme", name, back, theme)
 			}
-			if folder != "" {
-				name := strings.Trim(strings.ReplaceAll(url.PathEscape(path), "%2F", "_"), "_")
-				file := filepath.Join(folder, name+"-"+strconv.FormatInt(width, 10)+"-"+theme+".png")
-				if err := os.WriteFile(file, picture, 0o600); err != nil {
-					t.Errorf("save the picture: %v", err)
-				}
+			if folder == "" {
+				continue
+			}
+			var picture []byte
+			c.do(t, c.ctx, chromedp.FullScreenshot(&picture, 100))
+			file := filepath.Join(folder, name+"-"+strconv.FormatInt(width, 10)+"-"+theme+".png")
+			if err := os.WriteFile(file, picture, 0o600); err != nil {
+				t.Errorf("save the picture: %v", err)
 			}
 		}
 	}
@@ -177,19 +215,41 @@ func (c *chrome) stepJournal(t *testing.T, id string) {
 		chromedp.WaitVisible("#value"))
 }
 
-// TestBrowser uses the console in a real browser: it watches a program, decides on its call, tries
-// a tool, and uses the keyboard.
+// TestBrowser uses the console in a real browser: it watches a program and decides on its call,
+// decides on that of an agent, steps through a journal, tries a tool, accepts a definition, runs a
+// program with changes, and uses the keyboard.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
 	}
 	browserPath(t)
-	d, _, stop := runTill(t, t.TempDir(), "auth: { keys: true }\n")
+	peer, goods, money := newPeer(t), newShifty(t), newTill(t)
+	goods.describe("get_price", "Returns a price.")
+	d, stop := run(t, t.TempDir(), "policy: ask-for-writes\nauth: { keys: true }\ndefinitions: {}\n"+
+		"mcpServers: { till: { url: '"+money.URL+"' }, peer: { url: '"+peer.URL+"' }, shop: { url: '"+goods.url+"' } }\n")
 	defer stop()
+	noticesOf(t, d)
 	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
-	admin := makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"api"}, Roles: []string{"admin"}})
+	admin := makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"mcp", "api"},
+		Roles: []string{"admin", "user"}})
 	c := newChrome(t, d.URL())
 	c.signIn(t, admin)
+	c.watchAndDecide(t, d, agent)
+	c.decideForAgent(t, d, agent, money)
+	c.tryTool(t)
+	c.acceptDefinition(t, d, goods)
+	c.runWithChanges(t, d, admin)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.problems) > 0 {
+		t.Errorf("the browser reports %s", strings.Join(c.problems, "\n"))
+	}
+}
+
+// watchAndDecide watches a program, decides on its call, uses the keyboard, steps through the
+// journal, and captures all pages.
+func (c *chrome) watchAndDecide(t *testing.T, d *daemon.Daemon, agent string) {
+	t.Helper()
 	x, err := clientOf(d, agent).Run(t.Context(), api.RunRequest{NoWait: true,
 		Code: "console.log('begins');\nconst r = await callTool('till.put', { n: 1, note: `" + hostile +
 			"` });\nreturn 6 * 7"})
@@ -202,7 +262,7 @@ func TestBrowser(t *testing.T) {
 	c.do(t, c.ctx, chromedp.Navigate(c.base+"/executions/"+x.ID), chromedp.WaitVisible("#live .state.waiting"),
 		chromedp.WaitVisible(`.badge.pending`))
 	tab, closeTab := chromedp.NewContext(c.ctx)
-	c.listen(tab)
+	c.openTab(t, tab)
 	c.do(t, tab, chromedp.Navigate(c.base+"/approvals/"+id), chromedp.SendKeys("input[name=note]", "fine"),
 		chromedp.Click("button.approve"), chromedp.WaitNotPresent("button.approve"))
 	closeTab()
@@ -245,10 +305,5 @@ func TestBrowser(t *testing.T) {
 		"/tools/till.put", "/playground", "/sessions", "/policy?tool=till.put", "/policy/edit", "/audit",
 		"/audit/proof", "/usage", "/keys", "/executions/" + x.ID + "?step=1"} {
 		c.capture(t, path)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.problems) > 0 {
-		t.Errorf("the browser reports %s", strings.Join(c.problems, "\n"))
 	}
 }

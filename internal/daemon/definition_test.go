@@ -26,14 +26,18 @@ func (p *shifty) describe(name, description string) {
 		})
 }
 
-// noticesOf returns the notices about the tools of the only upstream.
+// noticesOf returns the notices about the tools of all upstreams.
 func noticesOf(t *testing.T, d *daemon.Daemon) []api.DefinitionNotice {
 	t.Helper()
 	ups, err := d.Client().Upstreams(t.Context())
-	if err != nil || len(ups) != 1 {
+	if err != nil || len(ups) == 0 {
 		t.Fatalf("Upstreams: %v, %v; want one", ups, err)
 	}
-	return ups[0].Definitions
+	var all []api.DefinitionNotice
+	for i := range ups {
+		all = append(all, ups[i].Definitions...)
+	}
+	return all
 }
 
 // awaitNotice waits for a notice about a tool, and returns it.
