@@ -40,7 +40,8 @@ func colourProgram(program, language string) (lines []*codeLine, cut bool) {
 		language = "typescript"
 	}
 	state := "" // the delimiter of a string or comment that continues on the next line
-	for n, text := range strings.Split(strings.ReplaceAll(program, "\r\n", "\n"), "\n") {
+	program = strings.TrimSuffix(strings.ReplaceAll(program, "\r\n", "\n"), "\n")
+	for n, text := range strings.Split(program, "\n") {
 		if n == maxLines {
 			return lines, true
 		}

@@ -63,7 +63,7 @@ func newTrial(x *api.ExecutionDetail, r *api.Replay, program string) *trialData 
 		t.Rows = append(t.Rows, c)
 	}
 	placeCalls(t.Lines, t.Rows)
-	if t.Unknown != nil && t.Unknown.Line > 0 {
+	if t.Unknown != nil && t.Unknown.Line > 0 && t.Unknown.Line <= len(t.Lines) {
 		t.Lines[t.Unknown.Line-1].Failed = true
 	}
 	t.Differences = compareTrial(x, r)

@@ -26,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/identity"
@@ -78,6 +79,7 @@ func parseTemplates() *template.Template {
 		"time":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"count":    formatCount,
+		"number":   text.Count,
 		"bytes":    func(n any) string { return formatBytes(reflect.ValueOf(n).Int()) },
 		"duration": formatDuration,
 		"money":    func(v *float64) string { return fmt.Sprintf("%.4f", *v) },
@@ -350,7 +352,7 @@ func (s *Server) renderPart(v *visit, name string, data any) ([]byte, error) {
 
 // renderPage writes a page from its template, either completely or not at all.
 func (s *Server) renderPage(v *visit, status int, name string, data any) {
-	text, err := s.renderPart(v, name, data)
+	html, err := s.renderPart(v, name, data)
 	if err != nil {
 		s.cfg.Log.Error("page not written", "page", name, "err", err)
 		http.Error(v.w, "the page can't be rendered", http.StatusInternalServerError)
@@ -358,12 +360,12 @@ func (s *Server) renderPage(v *visit, status int, name string, data any) {
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
-	_, _ = v.w.Write(text) // ignore errors of browsers that disconnected
+	_, _ = v.w.Write(html) // ignore errors of browsers that disconnected
 }
 
 // serveFile serves the style sheet or the script.
 func (s *Server) serveFile(v *visit) error {
-	text, err := files.ReadFile("pages" + v.r.URL.Path)
+	file, err := files.ReadFile("pages" + v.r.URL.Path)
 	if err != nil {
 		return err
 	}
@@ -372,6 +374,6 @@ func (s *Server) serveFile(v *visit) error {
 		kind = "text/javascript; charset=utf-8"
 	}
 	v.w.Header().Set("Content-Type", kind)
-	_, _ = v.w.Write(text)
+	_, _ = v.w.Write(file)
 	return nil
 }

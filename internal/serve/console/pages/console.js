@@ -20,6 +20,11 @@
     nameTheme();
   });
   nameTheme();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", nameTheme);
+
+  // On a phone the sections are one line that scrolls.
+  const section = find("header nav [aria-current]");
+  if (section) section.parentElement.scrollLeft = section.offsetLeft - section.parentElement.offsetLeft - 40;
 
   // Keyboard.
   const help = find("#help"), keys = find("#keys");
