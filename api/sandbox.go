@@ -27,6 +27,7 @@ type OwnSandbox struct {
 	// (it has only files)
 	State      string        `json:"state"`
 	Why        string        `json:"why,omitempty"` // why its processes were ended
+	Tier       string        `json:"tier,omitempty"`
 	UsedMemory int64         `json:"used_memory"`
 	FileBytes  int64         `json:"file_bytes"`
 	Files      int           `json:"files"`
@@ -169,6 +170,17 @@ func (c SandboxClient) CreateSandbox(ctx context.Context, r OwnSandboxRequest) (
 func (c SandboxClient) EndSandbox(ctx context.Context, name string) error {
 	_, err := ask[struct{}](ctx, c.Client, http.MethodDelete, "/me/sandboxes/"+url.PathEscape(name), nil)
 	return err
+}
+
+// SuspendSandbox freezes the processes of a sandbox that no operation uses. Its next use continues
+// them.
+func (c SandboxClient) SuspendSandbox(ctx context.Context, name string) (*OwnSandbox, error) {
+	return post[*OwnSandbox](ctx, c.Client, "/me/sandboxes/"+url.PathEscape(name)+"/suspend", struct{}{})
+}
+
+// ResumeSandbox starts or continues the processes of a sandbox.
+func (c SandboxClient) ResumeSandbox(ctx context.Context, name string) (*OwnSandbox, error) {
+	return post[*OwnSandbox](ctx, c.Client, "/me/sandboxes/"+url.PathEscape(name)+"/resume", struct{}{})
 }
 
 // UseSandbox carries out an operation: "run", "start", "processes", "logs", "stop", "read",

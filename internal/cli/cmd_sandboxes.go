@@ -36,7 +36,8 @@ started them: run "biplane serve" to keep them. Its files stay until it is ended
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
 	c.AddCommand(list, sandboxesShowCommand(a), sandboxesCreateCommand(a), sandboxesExecCommand(a),
-		sandboxesCopyCommand(a), sandboxesLogsCommand(a), sandboxesPreviewCommand(a), sandboxesEndCommand(a))
+		sandboxesCopyCommand(a), sandboxesLogsCommand(a), sandboxesPreviewCommand(a), sandboxesSuspendCommand(a),
+		sandboxesResumeCommand(a), sandboxesEndCommand(a))
 	return c
 }
 
@@ -98,6 +99,7 @@ func showSandbox(w io.Writer, s *api.OwnSandbox) {
 	}
 	writeColumns(w, [][]string{
 		{"sandbox", orDash(s.Name)}, {"id", s.ID}, {"owner", s.Owner}, {"state", s.State},
+		{"tier", orDash(s.Tier)},
 		{"processes ended", orDash(s.Why)}, {"image", orDash(s.Image)}, {"network", networkText(s.Network)},
 		{"memory", bytesText(s.UsedMemory) + " of " + bytesText(s.Memory)},
 		{"files", text.Count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
@@ -281,6 +283,46 @@ func printProcessLog(ctx context.Context, out io.Writer, client api.SandboxClien
 			return nil
 		}
 	}
+}
+
+func sandboxesSuspendCommand(a *app) *cobra.Command {
+	return sandboxCommand(a, &cobra.Command{
+		Use:   "suspend NAME",
+		Short: "Freeze the processes of a sandbox",
+		Long: `Freezes the processes of a sandbox that no operation uses. Idle sandboxes are frozen after a while
+anyway. The next use continues them.`,
+		Example: "  biplane sandboxes suspend work",
+	}, api.SandboxClient.SuspendSandbox)
+}
+
+func sandboxesResumeCommand(a *app) *cobra.Command {
+	return sandboxCommand(a, &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Start or continue the processes of a sandbox",
+		Long: `Starts or continues the processes of a sandbox, so that its next use begins at once. The owner of the
+data folder must be running (biplane serve), or they end with this command.`,
+		Example: "  biplane sandboxes resume work",
+	}, api.SandboxClient.ResumeSandbox)
+}
+
+// sandboxCommand completes a command that changes the state of a sandbox.
+func sandboxCommand(a *app, c *cobra.Command,
+	change func(api.SandboxClient, context.Context, string) (*api.OwnSandbox, error)) *cobra.Command {
+	var output string
+	c.Args = exactlyOne("NAME", "the name or id of a sandbox")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			s, err := change(api.SandboxClient{Client: client}, ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.printOutput(output, s, func(w io.Writer) {
+				fmt.Fprintf(w, "sandbox %s is %s\n", cleanLine(args[0]), s.State)
+			})
+		})
+	}
+	addOutput(c, &output)
+	return c
 }
 
 func sandboxesEndCommand(a *app) *cobra.Command {

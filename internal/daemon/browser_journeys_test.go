@@ -1,6 +1,8 @@
 package daemon_test
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -127,4 +129,36 @@ func (c *chrome) runWithChanges(t *testing.T, d *daemon.Daemon, key string) {
 	if text = try("return (await callTool('peer.echo', { n: 21 })).n;", "done"); !strings.Contains(text, "made now") {
 		t.Errorf("the trial made no call: %s", text)
 	}
+}
+
+// useSandbox uploads a file to a sandbox, suspends and resumes it, and captures the pages of
+// sandboxes and sessions.
+func (c *chrome) useSandbox(t *testing.T, client api.SandboxClient) {
+	t.Helper()
+	x, err := client.CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "box"})
+	if err != nil {
+		t.Fatalf("CreateSandbox: %v", err)
+	}
+	work, err := client.Run(t.Context(), api.RunRequest{Session: "work",
+		Code: "const fs = require('fs'); fs.mkdirSync('data'); fs.writeFileSync('data/a.csv', 'a,b')"})
+	if err != nil || work.Error != nil {
+		t.Fatalf("Run: %+v, %v", work, err)
+	}
+	file := filepath.Join(t.TempDir(), "report.csv")
+	if err := os.WriteFile(file, []byte("a,b\n"), 0o600); err != nil {
+		t.Fatalf("os.WriteFile: %v", err)
+	}
+	page := "/sandboxes/" + x.ID
+	c.do(t, c.ctx, chromedp.Navigate(c.base+"/sessions"), click(`a[href="`+page+`"]`), see(".state.stopped"),
+		click(`a[href="?dir=/workspace"]`), see("input[type=file]"),
+		chromedp.SetUploadFiles("input[type=file]", []string{file}, chromedp.ByQuery),
+		click("form[action*=upload] button"), see(`a[href$="report.csv"]`), see(".state.idle"), click("button[value=suspend]"), see(".state.frozen"),
+		click("button[value=resume]"), see(".state.idle"))
+	v, err := client.UseSandbox(t.Context(), "box", "run", api.SandboxOperation{Command: "cat report.csv"})
+	if err != nil || v.Stdout != "a,b\n" {
+		t.Errorf("the uploaded file is %+v, %v", v, err)
+	}
+	c.capture(t, page+"?dir=/workspace")
+	c.capture(t, "/sessions")
+	c.capture(t, "/sessions/work?dir=/workspace/data")
 }

@@ -101,7 +101,9 @@ func TestBrowserPreview(t *testing.T) {
 		t.Fatalf("preview: %v", err)
 	}
 	b := newChrome(t, r.d.URL())
-	b.signIn(t, makeKey(t, r.d, api.KeyRequest{Name: "boss", Scopes: []string{"api"}, Roles: []string{"admin"}}))
+	boss := makeKey(t, r.d, api.KeyRequest{Name: "boss", Scopes: []string{"mcp", "api"},
+		Roles: []string{"admin", "user"}})
+	b.signIn(t, boss)
 	var inline, result string
 	b.do(t, b.ctx, chromedp.Navigate(v.URL), chromedp.WaitVisible("#result"), chromedp.Text("#inline", &inline),
 		chromedp.Text("#result", &result))
@@ -119,4 +121,5 @@ func TestBrowserPreview(t *testing.T) {
 		t.Errorf("the page has run %d programs, %v", len(page.Executions), err)
 	}
 	b.do(t, b.ctx, chromedp.Navigate(r.d.URL()+"/"), chromedp.WaitVisible("header .who")) // still signed in
+	b.useSandbox(t, api.SandboxClient{Client: clientOf(r.d, boss)})
 }

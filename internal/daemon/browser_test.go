@@ -1,11 +1,12 @@
 package daemon_test
 
 import (
+	"cmp"
 	"context"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -109,7 +110,9 @@ func (c *chrome) do(t *testing.T, tab context.Context, actions ...chromedp.Actio
 func see(selector string) chromedp.Action { return chromedp.WaitVisible(selector, chromedp.ByQuery) }
 
 // miss waits until no element matches.
-func miss(selector string) chromedp.Action { return chromedp.WaitNotPresent(selector, chromedp.ByQuery) }
+func miss(selector string) chromedp.Action {
+	return chromedp.WaitNotPresent(selector, chromedp.ByQuery)
+}
 
 // click clicks on an element when it is visible.
 func click(selector string) chromedp.Action { return chromedp.Click(selector, chromedp.ByQuery) }
@@ -125,11 +128,14 @@ func (c *chrome) signIn(t *testing.T, key string) {
 		chromedp.Submit("form.sign-in"), see("header .who"))
 }
 
-// capture opens a page, and captures it under a name that is made of its path.
+var idPattern = regexp.MustCompile(`(apr|ex|sb)_[a-z0-9]+`)
+
+// capture opens a page, and captures it under a name that is made of its path, without its ID.
 func (c *chrome) capture(t *testing.T, path string) {
 	t.Helper()
 	c.do(t, c.ctx, chromedp.Navigate(c.base+path), see("main h1"))
-	c.captureHere(t, strings.Trim(strings.ReplaceAll(url.PathEscape(path), "%2F", "_"), "_"))
+	name := regexp.MustCompile(`[^a-z0-9.=-]+`).ReplaceAllString(idPattern.ReplaceAllString(path, "one"), "_")
+	c.captureHere(t, cmp.Or(strings.Trim(name, "_"), "overview"))
 }
 
 // captureHere saves a picture of the current page in each size and theme, and fails if it is wider
@@ -226,7 +232,8 @@ func TestBrowser(t *testing.T) {
 	peer, goods, money := newPeer(t), newShifty(t), newTill(t)
 	goods.describe("get_price", "Returns a price.")
 	d, stop := run(t, t.TempDir(), "policy: ask-for-writes\nauth: { keys: true }\ndefinitions: {}\n"+
-		"mcpServers: { till: { url: '"+money.URL+"' }, peer: { url: '"+peer.URL+"' }, shop: { url: '"+goods.url+"' } }\n")
+		"mcpServers: { till: { url: '"+money.URL+"' }, peer: { url: '"+peer.URL+"' }, "+
+		"shop: { url: '"+goods.url+"' } }\n")
 	defer stop()
 	noticesOf(t, d)
 	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})

@@ -273,35 +273,40 @@ func checkProofs(t *testing.T, aud *browser, record string) {
 	}
 }
 
+// upload submits the form of a page with a file, and returns the page that follows.
+func (b *browser) upload(t *testing.T, path, name, text string) (status int, page string) {
+	t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreateFormFile("file", name)
+	if err != nil {
+		t.Fatalf("CreateFormFile: %v", err)
+	}
+	_, _ = part.Write([]byte(text))
+	form.Close()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", b.base+path, &body)
+	if err != nil {
+		t.Fatalf("http.NewRequestWithContext: %v", err)
+	}
+	r.Header.Set("Content-Type", form.FormDataContentType())
+	r.Header.Set("Origin", b.base)
+	resp, err := b.Do(r)
+	if err != nil {
+		t.Fatalf("Do: %v", err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("io.ReadAll: %v", err)
+	}
+	return resp.StatusCode, string(answer)
+}
+
 // uploadFiles uploads files to the session work, with names that must not lead out of the folder.
 func uploadFiles(t *testing.T, b, other *browser) {
 	t.Helper()
 	send := func(who *browser, name, text string) (int, string) {
-		var body bytes.Buffer
-		form := multipart.NewWriter(&body)
-		part, err := form.CreateFormFile("file", name)
-		if err != nil {
-			t.Fatalf("CreateFormFile: %v", err)
-		}
-		_, _ = part.Write([]byte(text))
-		form.Close()
-		r, err := http.NewRequestWithContext(t.Context(), "POST", who.base+"/sessions/work/upload?dir=/workspace/data",
-			&body)
-		if err != nil {
-			t.Fatalf("http.NewRequestWithContext: %v", err)
-		}
-		r.Header.Set("Content-Type", form.FormDataContentType())
-		r.Header.Set("Origin", who.base)
-		resp, err := who.Do(r)
-		if err != nil {
-			t.Fatalf("Do: %v", err)
-		}
-		defer resp.Body.Close()
-		page, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatalf("io.ReadAll: %v", err)
-		}
-		return resp.StatusCode, string(page)
+		return who.upload(t, "/sessions/work/upload?dir=/workspace/data", name, text)
 	}
 	for _, name := range []string{"up.txt", "../../../up2.txt", `C:\\dir\\up3.txt`} {
 		if status, page := send(b, name, hostile); status != http.StatusOK || !strings.Contains(page, "up") {

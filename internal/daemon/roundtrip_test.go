@@ -412,6 +412,12 @@ func tripSandboxes(t *testing.T, c api.SandboxClient) {
 	if out.String() != "again\n" {
 		t.Errorf("run writes %q", &out)
 	}
+	if s := tripped[*api.OwnSandbox](t)(c.SuspendSandbox(ctx, "box")); s.State != "frozen" {
+		t.Errorf("SuspendSandbox: %+v", s)
+	}
+	if s := tripped[*api.OwnSandbox](t)(c.ResumeSandbox(ctx, "box")); s.State != "idle" {
+		t.Errorf("ResumeSandbox: %+v", s)
+	}
 	if err := c.EndSandbox(ctx, "box"); err != nil {
 		t.Errorf("EndSandbox: %v", err)
 	}

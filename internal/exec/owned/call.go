@@ -52,6 +52,10 @@ func (s *Sandboxes) CallTool(ctx context.Context, c *tool.Call) (*tool.Result, e
 		return answerWith(s.ShowSandbox(ctx, c.Principal, a.Sandbox))
 	case "preview":
 		return s.makePreview(ctx, c, &a)
+	case "suspend":
+		return answerWith(s.SuspendSandbox(ctx, c.Principal, a.Sandbox))
+	case "resume":
+		return answerWith(s.ResumeSandbox(ctx, c.Principal, a.Sandbox, c.Labels))
 	case "end":
 		id, err := s.EndSandbox(ctx, c.Principal, a.Sandbox)
 		return answerWith(struct {

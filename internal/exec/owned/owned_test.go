@@ -151,6 +151,42 @@ func TestStandby(t *testing.T) {
 	}
 }
 
+// TestSuspend freezes and continues a sandbox by request: not while it is used, and for as long as
+// one that was frozen because it was idle.
+func TestSuspend(t *testing.T) {
+	r := newRig(t, owned.Limits{})
+	r.mustCall("create", map[string]any{"name": "a", "standby_seconds": -1})
+	a := map[string]any{"sandbox": "a"}
+	if v := r.mustCall("suspend", a); v["state"] != "stopped" {
+		t.Errorf("without processes: %v, want stopped", v)
+	}
+	if v := r.mustCall("resume", a); v["state"] != "idle" {
+		t.Errorf("resumed: %v, want idle", v)
+	}
+	r.mustCall("start", map[string]any{"sandbox": "a", "argv": []string{"sleep", "1000"}})
+	r.passTime(time.Hour)
+	for range 2 {
+		if v := r.mustCall("suspend", a); v["state"] != "frozen" {
+			t.Errorf("suspended: %v, want frozen", v)
+		}
+	}
+	r.passTime(29 * time.Minute)
+	if v := r.mustCall("resume", a); v["state"] != "idle" {
+		t.Errorf("resumed after 29 min: %v, want idle", v)
+	}
+	if v := r.mustCall("processes", a); v["woken"] != nil || len(v["processes"].([]any)) != 1 {
+		t.Errorf("after the resumption: %v, want its process, and that it was awake", v)
+	}
+	done := r.occupy("a")
+	if _, err := r.call("ann", "suspend", a); tool.AsError(err).Kind != tool.Conflict {
+		t.Errorf("suspended while an operation is under way: %v, want a conflict", err)
+	}
+	r.mustCall("end", a)
+	if err := <-done; err == nil {
+		t.Error("the operation in a sandbox that was ended succeeded")
+	}
+}
+
 // TestStandbyNever checks that a sandbox stays awake if its owner wants that.
 func TestStandbyNever(t *testing.T) {
 	r := newRig(t, owned.Limits{})
@@ -186,6 +222,24 @@ func TestScarceMemory(t *testing.T) {
 	}
 }
 
+// occupy starts an operation that uses a sandbox until it is ended, and then sends its error.
+func (r *rig) occupy(name string) <-chan error {
+	r.t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.call("ann", "run", map[string]any{"sandbox": name, "command": "touch used; sleep 1000"})
+		done <- err
+	}()
+	r.mustCall("watch", map[string]any{"sandbox": name, "path": "."})
+	for off := any(0); ; {
+		if _, err := r.call("ann", "stat", map[string]any{"sandbox": name, "path": "used"}); err == nil {
+			return done
+		}
+		w := r.mustCall("watch", map[string]any{"sandbox": name, "path": ".", "offset": off, "wait_seconds": 1})
+		off = w["offset"]
+	}
+}
+
 // TestRoom checks that an idle sandbox ends for another one of its principal, and none in use.
 func TestRoom(t *testing.T) {
 	r := newRig(t, owned.Limits{RunningEach: 1, Each: 3})
@@ -196,20 +250,7 @@ func TestRoom(t *testing.T) {
 	if s := r.stateOf("a"); s != "stopped" {
 		t.Errorf("the first sandbox: %s", s)
 	}
-	done := make(chan error, 1)
-	r.mustCall("start", map[string]any{"sandbox": "b", "command": "echo; sleep 1000"})
-	go func() {
-		_, err := r.call("ann", "run", map[string]any{"sandbox": "b", "command": "touch used; sleep 1000"})
-		done <- err
-	}()
-	r.mustCall("watch", map[string]any{"sandbox": "b", "path": "."})
-	for off := any(0); ; {
-		if _, err := r.call("ann", "stat", map[string]any{"sandbox": "b", "path": "used"}); err == nil {
-			break
-		}
-		w := r.mustCall("watch", map[string]any{"sandbox": "b", "path": ".", "offset": off, "wait_seconds": 1})
-		off = w["offset"]
-	}
+	done := r.occupy("b")
 	_, err := r.call("ann", "run", map[string]any{"sandbox": "a", "command": "true"})
 	if tool.AsError(err).Kind != tool.Limit {
 		t.Errorf("a second sandbox while the first is used: %v", err)

@@ -1,13 +1,8 @@
 package owned
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -86,6 +81,7 @@ func (b *box) currentState() State {
 type Info struct {
 	Record
 	State  State  `json:"state"`
+	Tier   string `json:"tier"`
 	Why    string `json:"why,omitempty"` // why its processes were ended
 	Used   int64  `json:"used_memory"`
 	Bytes  int64  `json:"file_bytes"`
@@ -97,8 +93,8 @@ type Info struct {
 func (s *Sandboxes) describeBox(b *box) *Info {
 	s.mu.Lock()
 	m := b.machine
-	i := &Info{Record: b.rec, State: b.currentState(), Why: b.why, Bytes: b.used.bytes, Files: b.used.files,
-		Remark: b.lacks}
+	i := &Info{Record: b.rec, State: b.currentState(), Tier: tool.Process.String(), Why: b.why,
+		Bytes: b.used.bytes, Files: b.used.files, Remark: b.lacks}
 	s.mu.Unlock()
 	if m != nil {
 		i.Used = m.UsedMemory()
@@ -375,6 +371,40 @@ func (s *Sandboxes) freezeBox(b *box) {
 	})
 }
 
+// SuspendSandbox freezes the processes of a principal's sandbox before it is idle for long enough.
+func (s *Sandboxes) SuspendSandbox(ctx context.Context, p tool.Principal, name string) (*Info, error) {
+	s.mu.Lock()
+	b, err := s.findBox(ctx, p, name)
+	idle := err == nil && b.currentState() == Idle
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if idle {
+		s.freezeBox(b)
+		s.mu.Lock()
+		b.since = s.cfg.Clock.Now().UTC() // its processes are ended Limits.EndAfter from now
+		s.mu.Unlock()
+		s.wakeKeeper()
+	}
+	i := s.describeBox(b)
+	if i.State == Running || i.State == Idle {
+		return nil, tool.Errorf(tool.Conflict, "the sandbox is in use: wait for its operations to end, then suspend it")
+	}
+	return i, nil
+}
+
+// ResumeSandbox starts or thaws the processes of a principal's sandbox. labels are those of the
+// caller's data.
+func (s *Sandboxes) ResumeSandbox(ctx context.Context, p tool.Principal, name string, labels []string) (*Info, error) {
+	h, err := s.useBox(ctx, p, name, labels)
+	if err != nil {
+		return nil, err
+	}
+	h.endUse()
+	return s.describeBox(h.box), nil
+}
+
 // shrinkBox reclaims memory of a frozen sandbox.
 func (s *Sandboxes) shrinkBox(b *box) {
 	s.changeIdle(b, func(m sandbox.Machine) {
@@ -506,85 +536,4 @@ func (s *Sandboxes) SweepIdle(ctx context.Context) time.Duration {
 	}
 	s.relieveMemory()
 	return max(next, 10*time.Millisecond)
-}
-
-// relieveMemory reclaims memory of frozen sandboxes while it is scarce, and then ends them. The one
-// that was unused for longest is first.
-func (s *Sandboxes) relieveMemory() {
-	for _, shrink := range []bool{true, false} {
-		for _, b := range s.listFrozen() {
-			if !s.isScarce() {
-				return
-			}
-			s.mu.Lock()
-			shrunk := b.shrunk
-			s.mu.Unlock()
-			switch {
-			case shrink && !shrunk:
-				s.shrinkBox(b)
-			case !shrink:
-				s.stopBox(b, fmt.Sprintf("memory was scarce (sandboxes in standby use at most %s, and %s of the "+
-					"host's memory stay free)", text.Size(s.cfg.Limits.TotalMemory), text.Size(MemoryReserve)))
-			}
-		}
-	}
-}
-
-// listFrozen returns the frozen sandboxes, the one that was unused for longest first.
-func (s *Sandboxes) listFrozen() (out []*box) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range s.by {
-		if b.frozen && b.users == 0 {
-			out = append(out, b)
-		}
-	}
-	slices.SortFunc(out, func(a, b *box) int { return a.since.Compare(b.since) })
-	return out
-}
-
-// isScarce reports whether sandboxes in standby use too much memory.
-func (s *Sandboxes) isScarce() bool {
-	var used int64
-	for _, b := range s.listFrozen() {
-		s.mu.Lock()
-		m := b.machine
-		s.mu.Unlock()
-		if m != nil {
-			used += m.UsedMemory()
-		}
-	}
-	return IsScarce(s.cfg.Host, used, s.cfg.Limits.TotalMemory)
-}
-
-// IsScarce reports whether sandboxes in standby, which use some memory, should use less: more than
-// most, or too little of the host's is left.
-func IsScarce(h Host, used, most int64) bool {
-	return used > 0 && (used > most || h.AvailableMemory() < MemoryReserve)
-}
-
-// ThisHost returns the host that this process runs on.
-func ThisHost() Host { return system{} }
-
-// system is the Host that this process runs on.
-type system struct{}
-
-// AvailableMemory returns the memory that is left, or a large number if that is unknown.
-func (system) AvailableMemory() int64 {
-	const unknown = 1 << 62
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return unknown
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if v, ok := strings.CutPrefix(lines.Text(), "MemAvailable:"); ok {
-			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(v, "kB")), 10, 64)
-			if err == nil {
-				return n << 10
-			}
-		}
-	}
-	return unknown
 }

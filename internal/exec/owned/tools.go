@@ -102,6 +102,11 @@ var operations = []operation{
 			"It expires. Pages must use relative addresses.",
 		properties: `"port":{"type":"integer","minimum":1,"maximum":65535},"expires_seconds":` + seconds,
 		required:   []string{"port"}},
+	{name: "suspend", title: "Suspend the sandbox",
+		description: "Freeze the processes of the sandbox, unless an operation is under way. Its next use " +
+			"continues them."},
+	{name: "resume", title: "Resume the sandbox",
+		description: "Start or continue the processes of the sandbox, so that its next use begins at once."},
 	{name: "end", title: "End the sandbox",
 		description: "End the sandbox, and remove its files."},
 }

@@ -10,14 +10,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxEntries is how many entries of a directory a page shows.
-const maxEntries = 1000
-
 type sessionList struct {
 	Sessions   []api.Session
 	Sandboxes  []api.OwnSandbox
 	SandboxBad string
-	MayEnd     bool // sandboxes
 }
 
 // listSessions shows the sessions that the visitor may see.
@@ -26,7 +22,7 @@ func (s *Server) listSessions(v *visit) error {
 	if err != nil {
 		return ownError(err)
 	}
-	d := sessionList{Sessions: all, MayEnd: v.mayUse("DELETE /me/sandboxes/{sandbox}")}
+	d := sessionList{Sessions: all}
 	if v.mayUse("GET /me/sandboxes") {
 		d.Sandboxes, err = api.SandboxClient{Client: s.clientOf(v)}.ListSandboxes(v.r.Context())
 		if err != nil && tool.AsError(ownError(err)).Kind != tool.Unavailable {
@@ -37,32 +33,10 @@ func (s *Server) listSessions(v *visit) error {
 	return nil
 }
 
-// endSandbox ends a sandbox of the visitor.
-func endSandbox(s *Server, v *visit) error {
-	id := v.r.PathValue("sandbox")
-	if v.r.PostForm.Get("confirm") != id {
-		return tool.Errorf(tool.Invalid, "to end the sandbox, write its id: nothing was changed")
-	}
-	if err := (api.SandboxClient{Client: s.clientOf(v)}).EndSandbox(v.r.Context(), id); err != nil {
-		return ownError(err)
-	}
-	http.Redirect(v.w, v.r, "/sessions", http.StatusSeeOther)
-	return nil
-}
-
 type sessionData struct {
 	*api.Session
-	Dir, Parent string
-	Entries     []entry
-	More        int
-	FileBad     string
-	MayChange   bool
-}
-
-// An entry is a file or a directory of a session.
-type entry struct {
-	Name, Path string
-	Dir        bool
+	Folder    *folder
+	MayChange bool
 }
 
 // showSession shows a session and a directory of its files.
@@ -73,16 +47,16 @@ func (s *Server) showSession(v *visit) error {
 		return ownError(err)
 	}
 	dir := path.Clean("/" + v.r.URL.Query().Get("dir"))
-	d := sessionData{Session: x, Dir: dir, MayChange: v.mayUse("POST /sessions/{session}/fork")}
-	if dir != "/" {
-		d.Parent = path.Dir(dir)
-	}
+	d := sessionData{Session: x, MayChange: v.mayUse("POST /sessions/{session}/fork")}
+	d.Folder = newFolder(dir, d.MayChange)
+	d.Folder.Page = "/sessions/" + url.PathEscape(x.Name)
 	all, err := c.ListFiles(v.r.Context(), name, dir)
-	if d.FileBad = problemOf(err); len(all) > maxEntries {
-		all, d.More = all[:maxEntries], len(all)-maxEntries
+	if d.Folder.Bad = problemOf(err); len(all) > maxEntries {
+		all, d.Folder.More = all[:maxEntries], len(all)-maxEntries
 	}
 	for _, e := range all {
-		d.Entries = append(d.Entries, entry{e.Name, path.Join(dir, e.Name), e.Dir})
+		d.Folder.Entries = append(d.Folder.Entries, entry{Name: e.Name, Path: path.Join(dir, e.Name), Dir: e.Dir,
+			File: !e.Dir})
 	}
 	s.renderPage(v, http.StatusOK, "session.html", d)
 	return nil

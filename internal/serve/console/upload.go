@@ -17,34 +17,37 @@ const (
 	uploadBytes = 8 << 20 // of a file in a form; the API accepts larger ones
 )
 
-// uploadFile stores a file of the form in a directory of a session.
-func uploadFile(s *Server, v *visit) error {
+// readUpload returns the file of a form, and the last element of its name, which is the browser's.
+func readUpload(v *visit) (name string, data []byte, err error) {
 	parts, err := v.r.MultipartReader()
 	if err != nil {
-		return tool.Errorf(tool.Invalid, "the form has no file: nothing was changed")
+		return "", nil, tool.Errorf(tool.Invalid, "the form has no file: nothing was changed")
 	}
 	part, err := parts.NextPart()
 	if errors.Is(err, io.EOF) || err == nil && part.FormName() != "file" {
-		return tool.Errorf(tool.Invalid, "choose a file: nothing was changed")
+		return "", nil, tool.Errorf(tool.Invalid, "choose a file: nothing was changed")
 	}
-	var data []byte
 	if err == nil {
 		data, err = io.ReadAll(part)
 	}
 	if err != nil {
-		return tool.Errorf(tool.Invalid, "the form can't be read: it is larger than %d MiB, or malformed",
+		return "", nil, tool.Errorf(tool.Invalid, "the form can't be read: it is larger than %d MiB, or malformed",
 			uploadBytes>>20)
 	}
-	return storeFile(s, v, path.Clean("/"+v.r.URL.Query().Get("dir")), part.FileName(), data)
+	name = path.Base("/" + strings.ReplaceAll(part.FileName(), "\\", "/"))
+	if name == "/" || name == "." || name == ".." {
+		return "", nil, tool.Errorf(tool.Invalid, "choose a file: nothing was changed")
+	}
+	return name, data, nil
 }
 
-// storeFile writes a file with the last element of a name, which is the browser's.
-func storeFile(s *Server, v *visit, dir, name string, data []byte) error {
-	name = path.Base("/" + strings.ReplaceAll(name, "\\", "/"))
-	if name == "/" || name == "." || name == ".." {
-		return tool.Errorf(tool.Invalid, "choose a file: nothing was changed")
+// uploadFile stores a file of the form in a directory of a session.
+func uploadFile(s *Server, v *visit) error {
+	name, data, err := readUpload(v)
+	if err != nil {
+		return err
 	}
-	session := v.r.PathValue("session")
+	session, dir := v.r.PathValue("session"), path.Clean("/"+v.r.URL.Query().Get("dir"))
 	if err := s.clientOf(v).WriteFile(v.r.Context(), session, path.Join(dir, name), bytes.NewReader(data)); err != nil {
 		return ownError(err)
 	}

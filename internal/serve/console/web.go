@@ -80,7 +80,7 @@ func parseTemplates() *template.Template {
 		"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"count":    formatCount,
 		"number":   text.Count,
-		"bytes":    func(n any) string { return formatBytes(reflect.ValueOf(n).Int()) },
+		"bytes":    func(n any) string { return formatBytes(reflect.Indirect(reflect.ValueOf(n)).Int()) },
 		"duration": formatDuration,
 		"money":    func(v *float64) string { return fmt.Sprintf("%.4f", *v) },
 		"diff":     splitDiff,
@@ -162,7 +162,10 @@ func listPages() []page {
 		{"POST /sessions/{session}", looks, (*Server).changeSession},
 		{"POST " + uploadPath, looks, uploadFile},
 		{"GET /sessions/{session}/file", looks, (*Server).downloadFile},
-		{"POST /sandboxes/{sandbox}/end", looks, endSandbox},
+		{"GET /sandboxes/{sandbox}", looks, showSandbox},
+		{"POST /sandboxes/{sandbox}", looks, changeSandbox},
+		{"POST " + sandboxUploadPath, looks, uploadToSandbox},
+		{"GET /sandboxes/{sandbox}/file", looks, downloadFromSandbox},
 		{"GET /policy", looks, (*Server).showPolicy},
 		{"GET /policy/edit", looks, showPolicyFile},
 		{"POST " + policyFormPath, looks, editPolicy},
@@ -226,7 +229,7 @@ func (p page) maxBytes() int64 {
 		return signInBytes
 	case strings.HasSuffix(p.pattern, " "+policyFormPath):
 		return policyFormBytes
-	case strings.HasSuffix(p.pattern, " "+uploadPath):
+	case strings.HasSuffix(p.pattern, " "+uploadPath), strings.HasSuffix(p.pattern, " "+sandboxUploadPath):
 		return uploadBytes
 	}
 	return formBytes
@@ -337,7 +340,8 @@ func (s *Server) newFrame(v *visit, data any) *frame {
 	for _, n := range sections {
 		if v.who.ID != "" && v.mayUse(n.route) {
 			path := v.r.URL.Path
-			f.Links = append(f.Links, link{n.path, n.name, path == n.path || strings.HasPrefix(path, n.path+"/")})
+			f.Links = append(f.Links, link{n.path, n.name, path == n.path || strings.HasPrefix(path, n.path+"/") ||
+				n.path == "/sessions" && strings.HasPrefix(path, "/sandboxes/")})
 		}
 	}
 	return f

@@ -149,6 +149,8 @@ func (s *Server) listRoutes() []route {
 		{"POST " + api.Prefix + "/me/sandboxes", user, reads, boxes.createSandbox},
 		{"GET " + api.Prefix + "/me/sandboxes/{sandbox}", user, reads, boxes.showSandbox},
 		{"DELETE " + api.Prefix + "/me/sandboxes/{sandbox}", user, controls, boxes.endSandbox},
+		{"POST " + api.Prefix + "/me/sandboxes/{sandbox}/suspend", user, reads, boxes.suspendSandbox},
+		{"POST " + api.Prefix + "/me/sandboxes/{sandbox}/resume", user, waits, boxes.resumeSandbox},
 		{"POST " + api.Prefix + "/me/sandboxes/{sandbox}/{operation}", user, waits, boxes.useSandbox},
 		{"GET " + api.Prefix + "/secrets", owner, controls, secrets.listSecrets},
 		{"PUT " + api.Prefix + "/secrets/{secret}", owner, controls, secrets.setSecret},

@@ -89,6 +89,14 @@ func (h *sandboxRoutes) showSandbox(w http.ResponseWriter, r *http.Request) {
 	h.answerCall(w, r, http.StatusOK, "show", namedSandbox{r.PathValue("sandbox")})
 }
 
+func (h *sandboxRoutes) suspendSandbox(w http.ResponseWriter, r *http.Request) {
+	h.answerCall(w, r, http.StatusOK, "suspend", namedSandbox{r.PathValue("sandbox")})
+}
+
+func (h *sandboxRoutes) resumeSandbox(w http.ResponseWriter, r *http.Request) {
+	h.answerCall(w, r, http.StatusOK, "resume", namedSandbox{r.PathValue("sandbox")})
+}
+
 func (h *sandboxRoutes) endSandbox(w http.ResponseWriter, r *http.Request) {
 	_, err := h.callTool(r, "end", namedSandbox{r.PathValue("sandbox")}, nil)
 	answerDone(w, err)

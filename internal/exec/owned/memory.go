@@ -1,0 +1,93 @@
+package owned
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/biplane-dev/biplane/internal/base/text"
+)
+
+// relieveMemory reclaims memory of frozen sandboxes while it is scarce, and then ends them. The one
+// that was unused for longest is first.
+func (s *Sandboxes) relieveMemory() {
+	for _, shrink := range []bool{true, false} {
+		for _, b := range s.listFrozen() {
+			if !s.isScarce() {
+				return
+			}
+			s.mu.Lock()
+			shrunk := b.shrunk
+			s.mu.Unlock()
+			switch {
+			case shrink && !shrunk:
+				s.shrinkBox(b)
+			case !shrink:
+				s.stopBox(b, fmt.Sprintf("memory was scarce (sandboxes in standby use at most %s, and %s of the "+
+					"host's memory stay free)", text.Size(s.cfg.Limits.TotalMemory), text.Size(MemoryReserve)))
+			}
+		}
+	}
+}
+
+// listFrozen returns the frozen sandboxes, the one that was unused for longest first.
+func (s *Sandboxes) listFrozen() (out []*box) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.by {
+		if b.frozen && b.users == 0 {
+			out = append(out, b)
+		}
+	}
+	slices.SortFunc(out, func(a, b *box) int { return a.since.Compare(b.since) })
+	return out
+}
+
+// isScarce reports whether sandboxes in standby use too much memory.
+func (s *Sandboxes) isScarce() bool {
+	var used int64
+	for _, b := range s.listFrozen() {
+		s.mu.Lock()
+		m := b.machine
+		s.mu.Unlock()
+		if m != nil {
+			used += m.UsedMemory()
+		}
+	}
+	return IsScarce(s.cfg.Host, used, s.cfg.Limits.TotalMemory)
+}
+
+// IsScarce reports whether sandboxes in standby, which use some memory, should use less: more than
+// most, or too little of the host's is left.
+func IsScarce(h Host, used, most int64) bool {
+	return used > 0 && (used > most || h.AvailableMemory() < MemoryReserve)
+}
+
+// ThisHost returns the host that this process runs on.
+func ThisHost() Host { return system{} }
+
+// system is the Host that this process runs on.
+type system struct{}
+
+// AvailableMemory returns the memory that is left, or a large number if that is unknown.
+func (system) AvailableMemory() int64 {
+	const unknown = 1 << 62
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return unknown
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if v, ok := strings.CutPrefix(lines.Text(), "MemAvailable:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(v, "kB")), 10, 64)
+			if err == nil {
+				return n << 10
+			}
+		}
+	}
+	return unknown
+}
