@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,12 @@ func readPeople(r *reader, n *node) *PeopleProvider {
 	}
 	r.readObject(n, what, keys)
 	checkIssuer(r, n, what, p.Issuer)
+	for _, role := range identity.Roles() {
+		if slices.ContainsFunc(p.Issuer.Roles[role], func(rule string) bool { return strings.HasPrefix(rule, "agent:") }) {
+			r.addProblem(n, "%s.roles.%s: a rule agent:ID matches no one: people sign in without an agent; write it in "+
+				"auth.roles, or in the roles of an issuer", what, role)
+		}
+	}
 	if p.ClientID == "" {
 		r.addProblem(n, "%s needs a client_id: register Biplane with the provider", what)
 	}

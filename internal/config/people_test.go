@@ -50,6 +50,7 @@ auth:
 		"algorithms: [none]":              `"none" is not supported`,
 		"audience: x":                     "has no key",
 		"roles: {admin: [ops]}":           "write group:NAME",
+		"roles: {user: ['agent:x']}":      "matches no one",
 		"jwks_uri: 'http://a.example/k'":  "must begin with https",
 		"issuer: 'http://login.example/'": "issuer",
 	} {

@@ -208,13 +208,13 @@ func (p *provider) verifyPerson(ctx context.Context, text, nonce string, now tim
 
 // checkID checks what only an ID token has: the issuer, the nonce and the authorized party.
 func (p *provider) checkID(t *jwt.JSONWebToken, c claims, nonce string) *rejection {
-	switch audience, _ := c.textList("aud"); {
+	switch audience, known := c.textList("aud"); {
 	case c.textClaim("iss") != p.cfg.Issuer.Issuer:
 		return newRejection(ReasonIssuer, "the ID token is from another issuer")
 	case c.textClaim("nonce") != nonce:
 		return newRejection(ReasonAttempt, "the ID token belongs to another sign-in: sign in again")
 	case c["azp"] != nil && c.textClaim("azp") != p.cfg.ClientID,
-		len(audience) > 1 && c.textClaim("azp") != p.cfg.ClientID:
+		(len(audience) > 1 || !known) && c.textClaim("azp") != p.cfg.ClientID:
 		return newRejection(ReasonAudience, "the ID token was issued to another client")
 	}
 	return nil

@@ -169,14 +169,16 @@ func TestHostileProvider(t *testing.T) {
 		"for an API":               {claims{"aud": resource}, nil, identity.ReasonAudience},
 		"issued to another":        {claims{"azp": "another"}, nil, identity.ReasonAudience},
 		"for many, issued to none": {claims{"aud": []string{"biplane", "another"}}, nil, identity.ReasonAudience},
-		"from another issuer":      {claims{"iss": "https://evil.example.com"}, nil, identity.ReasonIssuer},
-		"expired":                  {claims{"exp": time.Now().Add(-time.Hour).Unix()}, nil, identity.ReasonExpired},
-		"without an expiry":        {claims{"exp": nil}, nil, identity.ReasonClaims},
-		"without a subject":        {claims{"sub": nil}, nil, identity.ReasonClaims},
-		"an access token":          {nil, claims{"typ": "at+jwt"}, identity.ReasonMalformed},
-		"with an unknown key":      {nil, claims{"kid": "nobody"}, identity.ReasonSigningKey},
-		"of a stranger":            {claims{"groups": []string{"others"}}, nil, identity.ReasonRole},
-		"of a namesake group":      {claims{"sub": "leads", "groups": nil}, nil, identity.ReasonRole},
+		"for a long one, issued to none": {claims{"aud": []string{"biplane", strings.Repeat("x", 300)}}, nil,
+			identity.ReasonAudience},
+		"from another issuer": {claims{"iss": "https://evil.example.com"}, nil, identity.ReasonIssuer},
+		"expired":             {claims{"exp": time.Now().Add(-time.Hour).Unix()}, nil, identity.ReasonExpired},
+		"without an expiry":   {claims{"exp": nil}, nil, identity.ReasonClaims},
+		"without a subject":   {claims{"sub": nil}, nil, identity.ReasonClaims},
+		"an access token":     {nil, claims{"typ": "at+jwt"}, identity.ReasonMalformed},
+		"with an unknown key": {nil, claims{"kid": "nobody"}, identity.ReasonSigningKey},
+		"of a stranger":       {claims{"groups": []string{"others"}}, nil, identity.ReasonRole},
+		"of a namesake group": {claims{"sub": "leads", "groups": nil}, nil, identity.ReasonRole},
 		"with distant groups": {claims{"_claim_names": map[string]string{"groups": "src1"}}, nil,
 			identity.ReasonClaims},
 		"with very many groups": {claims{"groups": groupsOfAll(380)}, nil, identity.ReasonClaims},
@@ -258,6 +260,29 @@ func TestHostileTokenEndpoint(t *testing.T) {
 	}
 	if len(stolen) > 0 {
 		t.Error("the code was sent to another server")
+	}
+}
+
+// TestProviderRefresh checks that metadata are used while the provider can't be asked again, and
+// not for longer than an hour.
+func TestProviderRefresh(t *testing.T) {
+	r := newBrowserRig(t, "")
+	begin := func() error {
+		_, _, err := r.BeginSignIn(t.Context(), "/")
+		return err
+	}
+	if err := begin(); err != nil {
+		t.Fatalf("BeginSignIn: %v", err)
+	}
+	r.issuer.HandlePath("/.well-known/openid-configuration", http.NotFound)
+	for _, c := range []struct {
+		after time.Duration
+		ok    bool
+	}{{11 * time.Minute, true}, {time.Second, true}, {48 * time.Minute, true}, {2 * time.Minute, false}} {
+		r.clock.Advance(c.after)
+		if err := begin(); (err == nil) != c.ok {
+			t.Errorf("another %v later: %v, want it to succeed: %v", c.after, err, c.ok)
+		}
 	}
 }
 

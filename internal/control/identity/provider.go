@@ -102,28 +102,33 @@ func CheckProvider(ctx context.Context, c ProviderConfig) (string, error) {
 }
 
 // loadMetadata returns the provider's metadata. It fetches them every ten minutes, and never twice
-// within fetchPause, whatever strangers send.
+// within fetchPause, whatever strangers send. If it can't, the earlier ones are used for staleAfter.
 func (p *provider) loadMetadata(ctx context.Context) (*providerMetadata, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
+	age := now.Sub(p.fetched)
+	if p.metadata != nil && age >= staleAfter {
+		p.metadata = nil
+	}
 	switch {
-	case p.metadata != nil && now.Sub(p.fetched) < refreshAfter:
+	case p.metadata != nil && (age < refreshAfter || now.Sub(p.attempted) < fetchPause):
 		return p.metadata, nil
-	case !p.attempted.IsZero() && now.Sub(p.attempted) < fetchPause:
-		return p.metadata, p.err
+	case p.err != nil && now.Sub(p.attempted) < fetchPause:
+		return nil, p.err
 	}
 	// Others wait for this fetch, too: it doesn't end with the request that started it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
 	defer cancel()
 	p.attempted = now
 	m, err := p.fetchMetadata(ctx)
-	if err != nil {
-		p.metadata, p.err = nil, err
-		return nil, err
+	if p.err = err; err == nil {
+		p.metadata, p.fetched = m, now
+	} else if p.metadata != nil {
+		p.issuer.keys.log.Warn("identity provider not asked again", "issuer", p.cfg.Issuer.Issuer, "err", err)
+		return p.metadata, nil
 	}
-	p.metadata, p.fetched, p.err = m, now, nil
-	return m, nil
+	return m, err
 }
 
 func (p *provider) fetchMetadata(ctx context.Context) (*providerMetadata, error) {
