@@ -115,24 +115,16 @@ func TestDashboardAndAlerts(t *testing.T) {
 	}
 }
 
-// TestChart renders the templates of the chart with its values, and parses the result.
-func TestChart(t *testing.T) {
-	const dir = "deploy/helm/biplane"
-	var values map[string]any
-	readYAML(t, "values.yaml", readFile(t, dir+"/values.yaml"), &values)
-	text, _ := values["config"].(string)
-	noEnv := func(string) (string, bool) { return "", false }
-	if _, err := config.Parse("/etc/biplane/biplane.yaml", []byte(text), noEnv, tool.WASM); err != nil {
-		t.Errorf("the chart's configuration: %v", err)
-	}
+// renderChart renders the templates of the chart, and returns the objects by their kinds.
+func renderChart(t *testing.T, dir string, values map[string]any) map[string]map[string]any {
+	t.Helper()
 	funcs := template.FuncMap{
 		"quote": func(s string) string { b, _ := json.Marshal(s); return string(b) },
 		"indent": func(n int, s string) string {
 			space := strings.Repeat(" ", n)
 			return space + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n"+space)
 		},
-		"required": func(_ string, v any) any { return v },
-		"toYaml":   func(v any) (string, error) { b, err := yaml.Marshal(v); return string(b), err },
+		"toYaml": func(v any) (string, error) { b, err := yaml.Marshal(v); return string(b), err },
 	}
 	kinds := map[string]map[string]any{}
 	err := filepath.WalkDir(dir+"/templates", func(path string, d fs.DirEntry, err error) error {
@@ -158,13 +150,46 @@ func TestChart(t *testing.T) {
 	if err != nil {
 		t.Fatalf("render the chart: %v", err)
 	}
+	return kinds
+}
+
+// TestChart renders the chart with its values, and without a Secret, and checks the results.
+func TestChart(t *testing.T) {
+	const dir = "deploy/helm/biplane"
+	var values map[string]any
+	readYAML(t, "values.yaml", readFile(t, dir+"/values.yaml"), &values)
+	text, _ := values["config"].(string)
+	noEnv := func(string) (string, bool) { return "", false }
+	if _, err := config.Parse("/etc/biplane/biplane.yaml", []byte(text), noEnv, tool.WASM); err != nil {
+		t.Errorf("the chart's configuration: %v", err)
+	}
+	for _, secret := range []string{"", "biplane"} {
+		values["environmentSecret"] = secret
+		kinds := renderChart(t, dir, values)
+		checkPod(t, kinds["StatefulSet"], secret)
+		data, _ := kinds["ConfigMap"]["data"].(map[string]any)
+		if data["biplane.yaml"] != text {
+			t.Errorf("the ConfigMap has the configuration %q, want %q", data["biplane.yaml"], text)
+		}
+		if kinds["Service"] == nil {
+			t.Error("the chart has no Service")
+		}
+	}
+}
+
+// checkPod checks a StatefulSet, whose container has the variables of a Secret, or none.
+func checkPod(t *testing.T, object map[string]any, secret string) {
+	t.Helper()
 	var pod struct {
 		Spec struct {
 			Replicas int
 			Template struct {
 				Spec struct {
 					Containers []struct {
-						Args         []string
+						Args    []string
+						EnvFrom []struct {
+							SecretRef struct{ Name string } `yaml:"secretRef"`
+						} `yaml:"envFrom"`
 						VolumeMounts []struct{ Name, MountPath string } `yaml:"volumeMounts"`
 					}
 					Volumes []struct{ Name string }
@@ -172,7 +197,7 @@ func TestChart(t *testing.T) {
 			}
 		}
 	}
-	whole, err := yaml.Marshal(kinds["StatefulSet"])
+	whole, err := yaml.Marshal(object)
 	if err != nil {
 		t.Fatalf("yaml.Marshal: %v", err)
 	}
@@ -181,12 +206,9 @@ func TestChart(t *testing.T) {
 	if pod.Spec.Replicas != 1 || len(c) != 1 || c[0].Args[0] != "serve" || len(c[0].VolumeMounts) != 3 {
 		t.Errorf("the StatefulSet is %+v, want one replica of serve with three volumes", pod)
 	}
-	data, _ := kinds["ConfigMap"]["data"].(map[string]any)
-	if data["biplane.yaml"] != text {
-		t.Errorf("the ConfigMap has the configuration %q, want %q", data["biplane.yaml"], text)
-	}
-	if kinds["Service"] == nil {
-		t.Error("the chart has no Service")
+	if from := c[0].EnvFrom; len(from) > 1 || (len(from) == 1) != (secret != "") ||
+		secret != "" && from[0].SecretRef.Name != secret {
+		t.Errorf("the variables come from %+v, want the Secret %q", from, secret)
 	}
 }
 

@@ -33,9 +33,10 @@ func readPeople(r *reader, n *node) *PeopleProvider {
 	r.readObject(n, what, keys)
 	checkIssuer(r, n, what, p.Issuer)
 	for _, role := range identity.Roles() {
-		if slices.ContainsFunc(p.Issuer.Roles[role], func(rule string) bool { return strings.HasPrefix(rule, "agent:") }) {
-			r.addProblem(n, "%s.roles.%s: a rule agent:ID matches no one: people sign in without an agent; write it in "+
-				"auth.roles, or in the roles of an issuer", what, role)
+		isAgent := func(rule string) bool { return strings.HasPrefix(rule, "agent:") }
+		if slices.ContainsFunc(p.Issuer.Roles[role], isAgent) {
+			r.addProblem(n, "%s.roles.%s: a rule agent:ID matches no one: people sign in without an agent; write "+
+				"it in auth.roles, or in the roles of an issuer", what, role)
 		}
 	}
 	if p.ClientID == "" {

@@ -95,7 +95,7 @@ func (d people) noticeExpiries(ctx context.Context, now time.Time) {
 	if boxes, err := d.sandboxes.own.ListEnding(ctx, now.Add(noticeSandboxes), noticeSandboxes); err != nil {
 		d.log.Warn("sandboxes that end soon not listed", "err", err)
 	} else {
-		say("sandbox", boxes, "sandbox", "/", "biplane sandboxes list")
+		say("sandbox", boxes, "sandbox", "/sessions", "biplane sandboxes list")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -86,23 +87,24 @@ func TestNoticesAfterReload(t *testing.T) {
 	}
 }
 
-// TestExpiryNotices checks that a key that expires soon is in one notice, without its name.
-func TestExpiryNotices(t *testing.T) {
-	got := make(chan string, 10)
+// newHook returns the configuration of a webhook, and what arrives there.
+func newHook(t *testing.T) (config string, got chan string) {
+	t.Helper()
+	got = make(chan string, 10)
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		got <- string(body)
 	}))
 	t.Cleanup(hook.Close)
-	d, stop := run(t, t.TempDir(), "policy: open\nauth: { keys: true }\n"+
-		"notify: { hook: { webhook: '"+hook.URL+"', secret: 0123456789abcdef, per_minute: 600 } }")
-	defer stop()
-	day := 24 * time.Hour
-	for name, life := range map[string]time.Duration{"ann": 8 * day, "ben": 20 * day, "short": day} {
-		makeKey(t, d, api.KeyRequest{Name: name, Scopes: []string{"api"}, ExpiresSeconds: int64(life.Seconds())})
-	}
+	return "notify: { hook: { webhook: '" + hook.URL + "', secret: 0123456789abcdef, per_minute: 600 } }\n", got
+}
+
+// checkExpiring notifies people twice of what expires soon after now. One notice must arrive, of a
+// subject and without the name.
+func checkExpiring(t *testing.T, d *daemon.Daemon, got chan string, now time.Time, subject, page, name string) {
+	t.Helper()
 	for range 2 {
-		d.NoticeExpiries(t.Context(), time.Now().Add(2*day))
+		d.NoticeExpiries(t.Context(), now)
 	}
 	if _, err := (api.Notices{Client: d.Client()}).SendTest(t.Context(), "hook"); err != nil {
 		t.Errorf("SendTest: %v", err)
@@ -111,16 +113,67 @@ func TestExpiryNotices(t *testing.T) {
 	for range 2 {
 		var n struct{ Kind, Subject, Link string }
 		body := <-got
-		if err := json.Unmarshal([]byte(body), &n); err != nil || strings.Contains(body, "ann") {
+		if err := json.Unmarshal([]byte(body), &n); err != nil || strings.Contains(body, name) {
 			t.Errorf("the notice is %s, with error %v; want it without a name", body, err)
 		}
-		if kinds[n.Kind]++; n.Kind == "expiring" && (n.Subject != "1 API key" || !strings.HasSuffix(n.Link, "/keys")) {
-			t.Errorf("the notice is %+v, want that of one key", n)
+		if kinds[n.Kind]++; n.Kind == "expiring" && (n.Subject != subject || !strings.HasSuffix(n.Link, page)) {
+			t.Errorf("the notice is %+v, want that of %s with a link to %s", n, subject, page)
 		}
 	}
 	if kinds["expiring"] != 1 || len(got) > 0 {
-		t.Errorf("the notices are %v, and %d more; want one of keys that expire", kinds, len(got))
+		t.Errorf("the notices are %v, and %d more; want one of what expires", kinds, len(got))
 	}
+}
+
+// TestExpiryNotices checks that a key that expires soon is in one notice, without its name.
+func TestExpiryNotices(t *testing.T) {
+	hook, got := newHook(t)
+	d, stop := run(t, t.TempDir(), "policy: open\nauth: { keys: true }\n"+hook)
+	defer stop()
+	day := 24 * time.Hour
+	for name, life := range map[string]time.Duration{"ann": 8 * day, "ben": 20 * day, "short": day} {
+		makeKey(t, d, api.KeyRequest{Name: name, Scopes: []string{"api"}, ExpiresSeconds: int64(life.Seconds())})
+	}
+	checkExpiring(t, d, got, time.Now().Add(2*day), "1 API key", "/keys", "ann")
+}
+
+// TestCertificateNotices checks that a certificate that expires soon is in one notice, and in
+// another one if it was replaced by one that does, too.
+func TestCertificateNotices(t *testing.T) {
+	dir := t.TempDir()
+	certificate(t, dir) // for an hour
+	hook, got := newHook(t)
+	s, err := parse(filepath.Join(dir, "biplane.yaml"), "policy: open\nauth: { keys: true }\n"+hook+
+		"tls: { cert: cert.pem, key: key.pem }")
+	if err != nil {
+		t.Fatalf("parse: %v", err)
+	}
+	d, stop := runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0"})
+	defer stop()
+	const subject = "1 certificate of the server"
+	d.NoticeExpiries(t.Context(), time.Now().Add(-15*24*time.Hour)) // too early
+	checkExpiring(t, d, got, time.Now(), subject, "/", "cert.pem")
+	until(t, func() bool { // certificates expire at full seconds
+		certificate(t, dir)
+		d.NoticeExpiries(t.Context(), time.Now())
+		return len(got) > 0
+	})
+	if body := <-got; !strings.Contains(body, subject) {
+		t.Errorf("after another certificate: %s, want another notice", body)
+	}
+}
+
+// TestSandboxNotices checks that a sandbox that ends soon is in one notice, without its name.
+func TestSandboxNotices(t *testing.T) {
+	hook, got := newHook(t)
+	r, c := newOwnRig(t, "", "auth: { keys: true }\n"+hook)
+	for name, hours := range map[string]float64{"ann": 30, "ben": 72, "short": 12, "unlimited": 0} {
+		q := api.OwnSandboxRequest{Name: name, TTLSeconds: hours * 3600}
+		if _, err := c.CreateSandbox(t.Context(), q); err != nil {
+			t.Fatalf("CreateSandbox: %v", err)
+		}
+	}
+	checkExpiring(t, r.d, got, time.Now().Add(10*time.Hour), "1 sandbox", "/sessions", "ann")
 }
 
 // TestSignInNotices checks that people are told once when the sign-in at an upstream has ended.

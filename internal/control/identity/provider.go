@@ -102,7 +102,7 @@ func CheckProvider(ctx context.Context, c ProviderConfig) (string, error) {
 }
 
 // loadMetadata returns the provider's metadata. It fetches them every ten minutes, and never twice
-// within fetchPause, whatever strangers send. If it can't, the earlier ones are used for staleAfter.
+// within fetchPause, whatever strangers send. If it can't, it uses the earlier ones for staleAfter.
 func (p *provider) loadMetadata(ctx context.Context) (*providerMetadata, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
