@@ -33,8 +33,8 @@ func importCommand(a *app) *cobra.Command {
 		Use:   "import",
 		Short: "Write a configuration with the MCP servers of other clients",
 		Long: `Reads the MCP servers of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini, Zed,
-OpenCode, Cline, Roo Code, Kiro, LM Studio, Amazon Q, Copilot CLI, Grok Build, Crush, Antigravity,
-AnythingLLM and Continue (without its config.yaml). Shows them without secrets, and writes a
+OpenCode, Cline, Roo Code, Kiro, LM Studio, Amazon Q, Copilot CLI, Grok Build, Crush, Goose,
+Antigravity, AnythingLLM and Continue (without its config.yaml). Shows them without secrets, and writes a
 configuration with all of them. It reads the files of the user and of the project in the working
 folder, and changes none of them. The same server in several clients becomes one. Different servers
 with the same name get different names.

@@ -26,13 +26,14 @@ func TestPlaces(t *testing.T) {
 			"/p/.grok/config.toml", "/home/a/.config/crush/crush.json", "/p/crush.json",
 			"/home/a/.gemini/config/mcp_config.json", "/home/a/.gemini/antigravity/mcp_config.json",
 			"/home/a/.config/anythingllm-desktop/storage/plugins/anythingllm_mcp_servers.json",
-			"/home/a/.continue/mcpServers/mcp.json"}},
+			"/home/a/.continue/mcpServers/mcp.json", "/home/a/.config/goose/config.yaml"}},
 		{Machine{OS: "linux", Home: "/home/a", Folder: "/p", Env: map[string]string{"XDG_CONFIG_HOME": "/x",
 			"CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/o"}},
 			[]string{"/x/Code/User/mcp.json", "/c/.claude.json", "/o/config.toml"}},
 		{Machine{OS: "windows", Home: "/u/a", Folder: "/p", Env: map[string]string{"APPDATA": "/u/a/AppData/Roaming"}},
 			[]string{"/u/a/AppData/Roaming/Claude/claude_desktop_config.json",
-				"/u/a/AppData/Roaming/Code/User/mcp.json", "/u/a/.codeium/windsurf/mcp_config.json"}},
+				"/u/a/AppData/Roaming/Block/goose/config/config.yaml", "/u/a/AppData/Roaming/Code/User/mcp.json",
+				"/u/a/.codeium/windsurf/mcp_config.json"}},
 	} {
 		var got []string
 		for _, p := range ListPlaces(test.m) {

@@ -81,10 +81,61 @@ func (f format) normalizeEntry(raw json.RawMessage) (json.RawMessage, error) {
 		if string(e["type"]) == `"local"` {
 			delete(e, "type")
 		}
+	case goose:
+		if err := normalizeGoose(e); err != nil {
+			return nil, err
+		}
 	default:
 		return raw, nil
 	}
 	return json.Marshal(e)
+}
+
+// decodeGoose returns the MCP servers among Goose's extensions.
+func decodeGoose(text []byte) (serverTable, error) {
+	t, err := parseYAML(string(text))
+	if err != nil {
+		return nil, err
+	}
+	all, err := decodeSection(t)
+	if err != nil {
+		return nil, err
+	}
+	for name, raw := range all {
+		var e struct {
+			Type string `json:"type"`
+		}
+		err := json.Unmarshal(raw, &e)
+		if err == nil && !slices.Contains([]string{"stdio", "sse", "streamable_http"}, e.Type) {
+			delete(all, name)
+		}
+	}
+	return all, nil
+}
+
+// normalizeGoose renames the keys of an entry of Goose as most clients name them.
+func normalizeGoose(e map[string]json.RawMessage) error {
+	var keys, tools []string
+	if json.Unmarshal(e["env_keys"], &keys) == nil && len(keys) > 0 {
+		return errors.New("Goose keeps variables of it in the system's keyring (env_keys)")
+	}
+	if json.Unmarshal(e["available_tools"], &tools) == nil && len(tools) > 0 {
+		e["includeTools"] = e["available_tools"]
+	}
+	for from, to := range map[string]string{"cmd": "command", "envs": "env", "uri": "url"} {
+		if v, ok := e[from]; ok {
+			e[to] = v
+		}
+		delete(e, from)
+	}
+	if string(e["type"]) != `"sse"` {
+		delete(e, "type")
+	}
+	for _, key := range []string{"name", "description", "display_name", "bundled", "timeout", "env_keys",
+		"available_tools"} {
+		delete(e, key)
+	}
+	return nil
 }
 
 // splitCommand splits a command that is a list into the program and its arguments.

@@ -35,6 +35,7 @@ const (
 	copilot                  // as literal, and tools lists the tools that are used
 	grok                     // as codex; ${NAME} and ${NAME:-default}
 	crush                    // mcp; $NAME and ${NAME}
+	goose                    // YAML: extensions, among Goose's own; cmd, envs, uri
 )
 
 // isTOML reports whether the file is TOML.
@@ -81,6 +82,7 @@ func listAllPlaces(m Machine) []Place {
 	}
 	user("Windsurf", editor, home(".codeium", "windsurf", "mcp_config.json"))
 	user("Codex", codex, filepath.Join(codexHome, "config.toml"))
+	user("Goose", goose, m.gooseFile())
 	user("Gemini", gemini, home(".gemini", "settings.json"))
 	user("Zed", zed, m.zedFile())
 	for _, name := range []string{"opencode.json", "opencode.jsonc"} {
@@ -140,6 +142,14 @@ func (m Machine) zedFile() string {
 		return filepath.Join(m.Home, ".config", "zed", "settings.json")
 	}
 	return filepath.Join(m.configFolder(), "zed", "settings.json")
+}
+
+// gooseFile returns the settings of Goose (its documentation/docs/guides/config-files.md).
+func (m Machine) gooseFile() string {
+	if m.OS == "windows" {
+		return filepath.Join(m.dataFolder(), "Block", "goose", "config", "config.yaml")
+	}
+	return filepath.Join(m.configFolder(), "goose", "config.yaml")
 }
 
 // dataFolder returns the folder in which desktop programs keep their files.

@@ -19,7 +19,7 @@ import (
 
 const (
 	maxJSON    = 64 << 20 // bytes; Claude Code keeps histories in the same file
-	maxTOML    = 1 << 20
+	maxTOML    = 1 << 20  // and YAML
 	maxDepth   = 1000
 	maxServers = 1000 // of one file
 )
@@ -46,7 +46,7 @@ func (p Place) readServers(folder string) (servers serverTable, found bool, err 
 // loadText returns the text of a file of bounded size.
 func (p Place) loadText() ([]byte, error) {
 	limit := maxJSON
-	if p.format.isTOML() {
+	if p.format.isTOML() || p.format == goose {
 		limit = maxTOML
 	}
 	if fi, err := os.Stat(p.File); err != nil {
@@ -73,6 +73,7 @@ type document struct {
 	Codex      serverTable `json:"-"`
 	Context    serverTable `json:"context_servers"` // Zed
 	OpenCode   serverTable `json:"-"`               // and Crush
+	Goose      serverTable `json:"-"`               // without its own extensions
 	Settings   struct {
 		Servers  serverTable `json:"servers"`  // VS Code, in its settings
 		Allowed  []string    `json:"allowed"`  // Gemini: it uses only these servers; nil: all
@@ -106,6 +107,10 @@ func (f format) decodeDocument(text []byte) (d document, err error) {
 			return d, err
 		}
 		return d, json.Unmarshal(text, &d.Codex)
+	}
+	if f == goose {
+		d.Goose, err = decodeGoose(text)
+		return d, err
 	}
 	if text, err = hujson.Standardize(bytes.Clone(text)); err != nil {
 		return d, err
@@ -152,6 +157,8 @@ func (p Place) listServers(d document, folder string) serverTable {
 		maps.Copy(out, d.Context)
 	case openCode, crush:
 		maps.Copy(out, d.OpenCode)
+	case goose:
+		maps.Copy(out, d.Goose)
 	case vscode:
 		maps.Copy(out, d.Settings.Servers)
 		maps.Copy(out, d.Servers)

@@ -29,6 +29,9 @@ func (t *Target) openText(text []byte) (fileText, error) {
 	if t.place.format.isTOML() {
 		return openTOML(text)
 	}
+	if t.place.format == goose {
+		return openYAML(text)
+	}
 	return openJSON(text, t.section, t.place.format == openCode)
 }
 

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A Target is a client that Biplane can be put into, with the file to change.
@@ -57,6 +59,8 @@ func (f format) sectionPath() []string {
 		return []string{"mcp"}
 	case codex, grok:
 		return []string{"mcp_servers"}
+	case goose:
+		return []string{gooseSection}
 	}
 	return []string{"mcpServers"}
 }
@@ -80,6 +84,8 @@ func (f format) writeEntry(command string, args []string) (json.RawMessage, erro
 		}{"local", append([]string{command}, args...), true})
 	case vscode, crush:
 		return json.Marshal(clientEntry{Type: "stdio", Command: command, Args: args})
+	case goose:
+		return json.Marshal(gooseEntry{"stdio", tool.Own, true, command, args, gooseTimeout})
 	case copilot:
 		return json.Marshal(clientEntry{Type: "local", Command: command, Args: args, Tools: []string{"*"}})
 	}

@@ -150,6 +150,9 @@ func (c *Change) wrapText(text string) string {
 	if c.place.format.isTOML() {
 		return text
 	}
+	if c.place.format == goose {
+		return gooseSection + ":\n" + shiftLines(text, 2)
+	}
 	for i := len(c.section) - 1; i >= 0; i-- {
 		name, err := json.Marshal(c.section[i])
 		if err != nil {
