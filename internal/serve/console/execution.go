@@ -20,9 +20,10 @@ const (
 	listedExecutions = 50
 	shownCalls       = 500
 	shownConsole     = 2000
-	// how often a stream sends, and how long it lasts: the browser opens it again
-	streamEvery = 500 * time.Millisecond
-	streamTime  = 10 * time.Minute
+	// pauses of a stream between changes, and how long it lasts: the browser opens it again
+	shortestPause = 500 * time.Millisecond
+	longestPause  = 30 * time.Second
+	streamTime    = 10 * time.Minute
 )
 
 var executionStates = []string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed, api.StateInterrupted}
@@ -253,6 +254,8 @@ func (s *Server) streamExecution(v *visit) error {
 		version = "none"
 	}
 	out := NewStream(v.w)
+	s.watchers.Add(1)
+	defer s.watchers.Add(-1)
 	for ends := time.Now().Add(streamTime); time.Now().Before(ends); {
 		began := time.Now()
 		x, err := c.Watch(v.r.Context(), id, version)
@@ -275,6 +278,7 @@ func (s *Server) streamExecution(v *visit) error {
 			continue
 		}
 		version = x.Version
+		rendering := time.Now()
 		text, err := s.renderPart(v, "execution-live", s.displayExecution(v, x, 1))
 		if err != nil {
 			return err
@@ -287,12 +291,19 @@ func (s *Server) streamExecution(v *visit) error {
 			return nil
 		}
 		select {
-		case <-time.After(streamEvery):
+		case <-time.After(pauseStream(time.Since(rendering), int(s.watchers.Load()))):
 		case <-v.r.Context().Done():
 			return nil
 		}
 	}
 	return nil
+}
+
+// pauseStream returns how long a live page pauses after a change. took is the time for rendering
+// it; reading the execution is about as much work. So all live pages together use about a twentieth
+// of a core, however many people watch.
+func pauseStream(took time.Duration, watchers int) time.Duration {
+	return min(max(shortestPause, 2*20*took*time.Duration(watchers)), longestPause)
 }
 
 // A Stream sends server-sent events.

@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
@@ -54,6 +55,7 @@ type Server struct {
 	templates func() *template.Template // parsed for the first page
 	origins   *http.CrossOriginProtection
 	timelines *timelines
+	watchers  atomic.Int64 // open live pages
 }
 
 //go:embed pages

@@ -171,3 +171,19 @@ func TestArgumentsAsSent(t *testing.T) {
 		t.Errorf("%d bytes, cut: %v", len(got), short)
 	}
 }
+
+// TestPauseStream checks that live pages use a bounded share of a core together, and stay live.
+func TestPauseStream(t *testing.T) {
+	for _, c := range []struct {
+		took     time.Duration
+		watchers int
+		want     time.Duration
+	}{
+		{4 * time.Millisecond, 1, shortestPause}, {4 * time.Millisecond, 100, 16 * time.Second},
+		{0, 1000, shortestPause}, {time.Second, 1000, longestPause},
+	} {
+		if got := pauseStream(c.took, c.watchers); got != c.want {
+			t.Errorf("after %v, with %d pages: %v, want %v", c.took, c.watchers, got, c.want)
+		}
+	}
+}
