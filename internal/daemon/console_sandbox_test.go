@@ -149,8 +149,11 @@ func TestConsoleSandboxFiles(t *testing.T) {
 		"?dir=/workspace/in/big"} {
 		checkPage(t, ann, page+path)
 	}
-	if status := write(ann, "huge", strings.Repeat("x", 9<<20)); status < 400 {
+	if status := write(ann, "huge", strings.Repeat("x", 9<<20)); status != 0 && status < 400 {
 		t.Errorf("a file that is too large has status %d", status)
+	}
+	if text := checkPage(t, ann, page+"?dir=/workspace/in"); strings.Contains(text, ">huge<") {
+		t.Errorf("the file that is too large is there: %s", text)
 	}
 	for _, who := range []struct {
 		*browser
