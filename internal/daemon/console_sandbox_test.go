@@ -47,6 +47,7 @@ func TestConsoleSandbox(t *testing.T) {
 		t.Errorf("the list has no link to the sandbox: %s", text)
 	}
 	if text := checkPage(t, ann, page); !strings.Contains(text, "<dt>Tier</dt><dd>process</dd>") ||
+		!strings.Contains(text, "<dt>Idle</dt><dd>") ||
 		!strings.Contains(text, `class="state stopped"`) || stateOf() != "stopped" {
 		t.Errorf("the page has woken the sandbox, or does not show its state and tier: %s", text)
 	}

@@ -84,6 +84,7 @@ func parseTemplates() *template.Template {
 		"number":   text.Count,
 		"bytes":    func(n any) string { return formatBytes(reflect.Indirect(reflect.ValueOf(n)).Int()) },
 		"duration": formatDuration,
+		"idle":     func(t time.Time) string { return formatDuration(time.Since(t).Milliseconds()) },
 		"money":    func(v *float64) string { return fmt.Sprintf("%.4f", *v) },
 		"diff":     splitDiff,
 		"deref":    func(b *bool) bool { return b != nil && *b },
