@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -399,30 +400,65 @@ func (a *Audit) Prune(ctx context.Context, before time.Time) (rows int64, err er
 
 // View calls f with a snapshot of the record: f reads in one transaction, which blocks no one.
 func (a *Audit) View(ctx context.Context, f func(audit.View) error) error {
-	if err := ctx.Err(); err != nil {
-		return tool.AsError(err)
-	}
-	if a.s.writer.ledger.hasUncommitted() { // include queued leaves
-		if err := a.s.writer.takeAlong(ctx); err != nil {
-			return err
-		}
+	if err := a.commitQueue(ctx); err != nil {
+		return err
 	}
 	return a.viewWithoutQueue(ctx, func(v *record.View) error { return f(v) })
 }
 
+// wholeConns is the number of connections of ViewWhole: one for the snapshot, and one for SQLite's
+// integrity check.
+const wholeConns = 2
+
+// ViewWhole is like View for an f that reads the whole record, which takes long. It opens
+// connections of its own, so that other readers don't wait for one.
+func (a *Audit) ViewWhole(ctx context.Context, pace interface{ PauseWork(context.Context) },
+	f func(audit.View) error) (err error) {
+	if err := a.commitQueue(ctx); err != nil {
+		return err
+	}
+	db, err := openDatabase(filepath.Join(a.s.dir, File), "on")
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(wholeConns)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return a.viewIn(ctx, db, func(v *record.View) error {
+		v.Pace = pace
+		return f(v)
+	})
+}
+
+// commitQueue commits the queued leaves, so that a view includes them.
+func (a *Audit) commitQueue(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return tool.AsError(err)
+	}
+	if !a.s.writer.ledger.hasUncommitted() {
+		return nil
+	}
+	return a.s.writer.takeAlong(ctx)
+}
+
 // viewWithoutQueue is View without the queued leaves.
 func (a *Audit) viewWithoutQueue(ctx context.Context, f func(*record.View) error) error {
-	tx, err := a.s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	return a.viewIn(ctx, a.s.read, f)
+}
+
+// viewIn is viewWithoutQueue with the connections of db.
+func (a *Audit) viewIn(ctx context.Context, db *sql.DB, f func(*record.View) error) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return fault.TranslateRead(ctx, err)
 	}
 	defer tx.Rollback()
-	return f(record.NewView(ctx, tx, a.key, viewDatabase{tx, a}, a.archiveFolder()))
+	return f(record.NewView(ctx, tx, a.key, viewDatabase{tx, db, a}, a.archiveFolder()))
 }
 
 // viewDatabase tells a view about the database in its transaction, for as long as the view exists.
 type viewDatabase struct {
 	tx    *sql.Tx
+	db    *sql.DB // of tx
 	audit *Audit
 }
 
@@ -432,7 +468,7 @@ func (d viewDatabase) CheckSchema(ctx context.Context) error { return compareSch
 // CheckTable runs SQLite's integrity check on a table, on a connection of its own. So other readers
 // continue, and may see an earlier state of the table.
 func (d viewDatabase) CheckTable(ctx context.Context, table string) (problems []string, err error) {
-	lines, err := d.audit.s.queryStrings(ctx, `PRAGMA integrity_check('`+table+`')`)
+	lines, err := queryStrings(ctx, d.db, `PRAGMA integrity_check('`+table+`')`)
 	return slices.DeleteFunc(lines, func(line string) bool { return line == "ok" }), err
 }
 

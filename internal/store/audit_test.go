@@ -128,7 +128,7 @@ func unpackAll(t *testing.T, db *sql.DB) {
 		if err := rows.Scan(&seq, &packed); err != nil {
 			t.Fatalf("read a packed leaf: %v", err)
 		}
-		leaf, err := leaves.UnpackLeaf(nil, packed, nil)
+		leaf, err := leaves.UnpackLeaf(nil, packed)
 		if err != nil {
 			t.Fatalf("unpack leaf %d: %v", seq, err)
 		}
@@ -1147,3 +1147,49 @@ func TestNameless(t *testing.T) {
 		}
 	}
 }
+
+// TestWholeView holds a view of the whole record and as many others as there are connections for
+// readers, but one. The next reader doesn't wait for any of them.
+func TestWholeView(t *testing.T) {
+	t.Parallel()
+	s := openDatabase(t, t.TempDir())
+	a := stored(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without it, the failure is a deadlock
+	defer cancel()
+	open, done := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	hold := func(view func(f func(audit.View) error) error) {
+		wg.Go(func() {
+			err := view(func(v audit.View) error {
+				open <- struct{}{}
+				<-done
+				return v.CheckIntegrity()
+			})
+			if err != nil {
+				t.Errorf("view: %v", err)
+			}
+		})
+		<-open
+	}
+	hold(func(f func(audit.View) error) error { return a.ViewWhole(ctx, noPause{}, f) })
+	for range 3 {
+		hold(func(f func(audit.View) error) error {
+			return a.View(ctx, func(v audit.View) error { _ = f(noCheck{v}); return nil })
+		})
+	}
+	if err := a.View(ctx, func(v audit.View) error { _, err := v.Head(); return err }); err != nil {
+		t.Errorf("a reader beside a view of the whole record and three others: %v", err)
+	}
+	close(done)
+	wg.Wait()
+}
+
+// noPause never pauses.
+type noPause struct{}
+
+func (noPause) PauseWork(context.Context) {}
+
+// noCheck is a view that uses only its own connection.
+type noCheck struct{ audit.View }
+
+func (noCheck) CheckIntegrity() error { return nil }

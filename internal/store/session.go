@@ -12,6 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/store/fault"
+	"github.com/biplane-dev/biplane/internal/store/record"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -245,7 +246,11 @@ func (k *Sessions) queryStrings(ctx context.Context, query string, args ...any) 
 
 // queryStrings returns the rows of a query with a single column.
 func (s *Store) queryStrings(ctx context.Context, query string, args ...any) ([]string, error) {
-	rows, err := s.read.QueryContext(ctx, query, args...)
+	return queryStrings(ctx, s.read, query, args...)
+}
+
+func queryStrings(ctx context.Context, q record.Querier, query string, args ...any) ([]string, error) {
+	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fault.TranslateRead(ctx, err)
 	}

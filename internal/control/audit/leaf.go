@@ -222,18 +222,23 @@ func (w *writer) checkLast(n int) {
 }
 
 // isPlain reports whether a string needs no escapes: it is printable ASCII without quotes and
-// backslashes. It checks eight bytes at a time.
-func isPlain(s []byte) bool {
+// backslashes.
+func isPlain(s []byte) bool { return isPrintable(s, '"') }
+
+// isPrintable reports whether s is printable ASCII without backslashes and without c. It checks
+// eight bytes at a time.
+func isPrintable(s []byte, c byte) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	zero := func(x uint64) uint64 { return (x - ones) &^ x } // the high bits tell whether a byte is zero
+	without := uint64(c) * ones
 	for ; len(s) >= 8; s = s[8:] {
 		x := binary.LittleEndian.Uint64(s)
-		if (x|(x-' '*ones)&^x|zero(x^'"'*ones)|zero(x^'\\'*ones)|zero(x^0x7f*ones))&highs != 0 {
+		if (x|(x-' '*ones)&^x|zero(x^without)|zero(x^'\\'*ones)|zero(x^0x7f*ones))&highs != 0 {
 			return false
 		}
 	}
-	for _, c := range s {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+	for _, b := range s {
+		if b < ' ' || b > '~' || b == c || b == '\\' {
 			return false
 		}
 	}
@@ -293,14 +298,29 @@ func decodeLeaf(leaf []byte) (*content, error) {
 			return nil, fmt.Errorf("a leaf with more data after its end")
 		}
 	}
-	if c.Version != formatVersion {
-		return nil, fmt.Errorf("unknown leaf version %d: a newer biplane wrote it", c.Version)
-	}
-	var err error
-	if c.at, err = parseLeafTime(c.Time); err != nil {
-		return nil, fmt.Errorf("a leaf without a time")
+	if err := c.checkForm(); err != nil {
+		return nil, err
 	}
 	return c, nil
+}
+
+// checkForm checks the version and the time of a decoded leaf, and sets at.
+func (c *content) checkForm() (err error) {
+	if c.Version != formatVersion {
+		return fmt.Errorf("unknown leaf version %d: a newer biplane wrote it", c.Version)
+	}
+	if c.at, err = parseLeafTime(c.Time); err != nil {
+		return fmt.Errorf("a leaf without a time")
+	}
+	return nil
+}
+
+// decodeContent is decodeLeaf of the leaf's data, unless the store has decoded it already.
+func (l *Leaf) decodeContent() (*content, error) {
+	if l.decoded != nil {
+		return l.decoded, nil
+	}
+	return decodeLeaf(l.Data)
 }
 
 // parseLeafTime parses a time in timeFormat.

@@ -3,6 +3,7 @@ package audit
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +26,11 @@ func TestDecodePlain(t *testing.T) {
 		if err := json.Unmarshal(leaf, slow); err != nil {
 			t.Fatalf("json.Unmarshal: %v", err)
 		}
-		if got, ok := decodePlain(leaf); ok {
+		got, ok := decodePlain(leaf)
+		if _, plain := want.encodeFast(); ok != plain {
+			t.Fatalf("decodePlain(%s) reports %v, want %v", leaf, ok, plain)
+		}
+		if ok {
 			got.canonical = false
 			if !reflect.DeepEqual(got, slow) {
 				t.Fatalf("decodePlain(%s) = %+v, want %+v", leaf, got, slow)
@@ -38,6 +43,9 @@ func TestDecodePlain(t *testing.T) {
 			slow := &content{}
 			if err := json.Unmarshal(changed, slow); err != nil {
 				t.Fatalf("decodePlain accepts %q: %v", changed, err)
+			}
+			if again, ok := got.encodeFast(); !ok || string(again) != string(changed) {
+				t.Fatalf("decodePlain accepts %q, whose canonical form is %q", changed, again)
 			}
 			got.canonical = false
 			if !reflect.DeepEqual(got, slow) {
@@ -53,9 +61,21 @@ func TestDecodePlain(t *testing.T) {
 	if _, ok := decodePlain(leaf); !ok {
 		t.Errorf("decodePlain refuses %s, want it decoded", leaf)
 	}
-	for _, s := range []string{"", "{", "{}", " " + string(leaf), string(leaf) + " ", string(leaf[:len(leaf)-1]),
-		`{"v":1,` + string(leaf[1:])} {
-		if _, ok := decodePlain([]byte(s)); ok {
+	text := string(leaf)
+	for _, s := range []string{"", "{", "{}", " " + text, text + " ", text[:len(text)-1], `{"v":1,` + text[1:],
+		strings.Replace(text, `"a":"b"`, `"b":"","a":""`, 1), strings.Replace(text, `{"a":"b"}`, `{}`, 1),
+		strings.Replace(text, `"seq":0`, `"seq":00`, 1), strings.Replace(text, `"seq":0`, `"seq":-0`, 1),
+		strings.Replace(text, `"seq":0`, `"seq":-01`, 1), strings.Replace(text, `"seq":0`, `"seq":-`, 1),
+		strings.Replace(text, `"seq":0`, `"seq":9007199254740992`, 1), strings.Replace(text, `"seq":0,`, ``, 1),
+		strings.Replace(text, `"kind"`, `"duration_us":0,"kind"`, 1),
+		strings.Replace(text, `"kind"`, `"execution":"","kind"`, 1),
+		strings.Replace(text, `"kind"`, `"error":{"digest":""},"kind"`, 1),
+		strings.Replace(text, `"kind"`, `"error":{"size":1},"kind"`, 1),
+		strings.Replace(text, `"kind"`, `"error":{"digest":"","kept":"","size":1},"kind"`, 1),
+		strings.Replace(text, `"kind"`, `"file":"a","file":"a","kind"`, 1),
+		strings.Replace(text, `"kind"`, `"extra":"a","kind"`, 1),
+	} {
+		if _, ok := decodePlain([]byte(s)); ok || s == text {
 			t.Errorf("decodePlain accepts %q, want it refused", s)
 		}
 	}

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -9,37 +10,58 @@ import (
 // Limits of a pacer.
 const (
 	paceLeaves = 256                    // leaves between pauses
-	paceShare  = 9                      // length of a pause, as a multiple of the work before it
+	paceWork   = time.Millisecond       // minimum work between pauses
+	paceShare  = 12                     // length of a pause, as a multiple of the work before it
 	maxPause   = 200 * time.Millisecond // of one pause
 )
 
-// A pacer pauses the verification of the record while leaves are added, so that calls
-// stay fast. Verification then uses about a tenth of the time.
+// A pacer pauses the verification of the record while leaves are added, so that calls stay fast.
+// All goroutines of the verification pause at the same time. It then uses less than a tenth of the
+// time.
 type pacer struct {
 	added    *atomic.Int64
 	verified *atomic.Int64 // counts the leaves
-	leaves   int
-	seen     int64     // value of added at the last pause
-	since    time.Time // end of the last pause
+	leaves   int           // since the last pause
+
+	mu    sync.Mutex
+	seen  int64     // value of added at the last pause
+	until time.Time // end of the last pause
 }
 
 func (l *Log) newPacer() *pacer {
-	return &pacer{added: &l.added, verified: &l.progress.done, seen: l.CountAdditions(), since: time.Now()}
+	return &pacer{added: &l.added, verified: &l.progress.done, seen: l.CountAdditions(), until: time.Now()}
 }
 
-// countLeaf counts a verified leaf, and returns how long to pause before the next.
-func (p *pacer) countLeaf() (pause time.Duration) {
+// countLeaf counts a verified leaf, and pauses if it is time.
+func (p *pacer) countLeaf(ctx context.Context) {
 	if p.leaves++; p.leaves < paceLeaves {
-		return 0
+		return
 	}
 	p.leaves = 0
 	p.verified.Add(paceLeaves)
-	now := time.Now()
-	if n := p.added.Load(); n != p.seen {
-		p.seen, pause = n, min(paceShare*now.Sub(p.since), maxPause)
+	p.PauseWork(ctx)
+}
+
+// PauseWork waits as long as the calling goroutine should pause now.
+func (p *pacer) PauseWork(ctx context.Context) { sleepFor(ctx, p.remainingPause(time.Now())) }
+
+// remainingPause returns how long to pause from now on. It begins a pause if there was enough work
+// since the last one.
+func (p *pacer) remainingPause(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	work := now.Sub(p.until)
+	if work < 0 {
+		return -work // another goroutine has begun it
 	}
-	p.since = now.Add(pause)
-	return pause
+	if work < paceWork {
+		return 0
+	}
+	p.until = now
+	if n := p.added.Load(); n != p.seen {
+		p.seen, p.until = n, now.Add(min(paceShare*work, maxPause))
+	}
+	return p.until.Sub(now)
 }
 
 // sleepFor waits for d, or until ctx is done.

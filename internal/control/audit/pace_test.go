@@ -8,21 +8,26 @@ import (
 
 func TestPacer(t *testing.T) {
 	var added atomic.Int64
-	p := &pacer{added: &added, verified: new(atomic.Int64), since: time.Now()}
-	countAll := func(n int) (pauses []time.Duration) {
-		for range n {
-			if d := p.countLeaf(); d > 0 {
-				pauses = append(pauses, d)
-			}
+	now := time.Now()
+	p := &pacer{added: &added, verified: new(atomic.Int64), until: now}
+	expect := func(when string, want time.Duration) {
+		t.Helper()
+		if got := p.remainingPause(now); got != want {
+			t.Errorf("%s, the pause is %v, want %v", when, got, want)
 		}
-		return pauses
 	}
-	if pauses := countAll(3 * paceLeaves); len(pauses) != 0 {
-		t.Errorf("without new leaves, the pauses are %v, want none", pauses)
-	}
+	now = now.Add(time.Hour)
+	expect("without new leaves", 0)
 	added.Add(2)
-	p.since = time.Now().Add(-time.Hour)
-	if pauses := countAll(3 * paceLeaves); len(pauses) != 1 || pauses[0] != maxPause {
-		t.Errorf("after new leaves, the pauses are %v, want %v once", pauses, maxPause)
-	}
+	now = now.Add(paceWork / 2)
+	expect("after new leaves but little work", 0)
+	now = now.Add(paceWork / 2)
+	expect("after new leaves and a unit of work", paceShare*paceWork)
+	now = now.Add(paceWork)
+	expect("in another goroutine", (paceShare-1)*paceWork)
+	now = now.Add(paceShare * paceWork)
+	expect("without more leaves", 0)
+	added.Add(1)
+	now = now.Add(time.Hour)
+	expect("after much work", maxPause)
 }

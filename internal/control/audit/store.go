@@ -54,6 +54,9 @@ type Leaf struct {
 	// Absent is the name of the segment that the leaf was moved to, if that file is missing. Then
 	// Data is nil.
 	Absent string
+
+	decoded *content  // the result of DecodeText; nil: decodeLeaf decodes Data
+	memory  *decoding // for DecodeText
 }
 
 // A Pair holds the stored leaves of one record.
@@ -80,12 +83,15 @@ type Pair struct {
 // Checkpoint calls sign with the head of the log, between two appends. It returns after the
 // resulting text, and all leaves before it, are on the disk.
 //
-// View calls f with a snapshot of the store. Prune deletes the data kept for records before a time,
-// and returns the number of rows deleted.
+// View calls f with a snapshot of the store. ViewWhole is for an f that reads everything, which is
+// slow: other readers don't wait for it. The view's goroutines call PauseWork again and again,
+// which may block. Prune deletes the data kept for records before a time, and returns the number of
+// rows deleted.
 type Store interface {
 	Append(ctx context.Context, a *Addition) error
 	Checkpoint(ctx context.Context, sign func(proof.Head) (string, error)) error
 	View(ctx context.Context, f func(View) error) error
+	ViewWhole(ctx context.Context, pace interface{ PauseWork(context.Context) }, f func(View) error) error
 	Prune(ctx context.Context, before time.Time) (rows int64, err error)
 }
 

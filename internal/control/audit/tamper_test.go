@@ -34,6 +34,11 @@ func (f *forged) View(ctx context.Context, see func(audit.View) error) error {
 	return f.Store.View(ctx, func(v audit.View) error { return see(forgedView{v, f}) })
 }
 
+func (f *forged) ViewWhole(ctx context.Context, _ interface{ PauseWork(context.Context) },
+	see func(audit.View) error) error {
+	return f.View(ctx, see)
+}
+
 type forgedView struct {
 	audit.View
 	f *forged

@@ -89,7 +89,7 @@ func (v *verifier) noteFault(f Fault) {
 }
 
 // verifyView verifies a view. It returns an error if it can't; faults are added to the report.
-func (v *verifier) verifyView(ctx context.Context, view View) error {
+func (v *verifier) verifyView(ctx context.Context, view View, pace *pacer) error {
 	v.readCheckpoints(view)
 	v.archive.checkSegments(v, view)
 	v.gone = newGone(view)
@@ -100,13 +100,12 @@ func (v *verifier) verifyView(ctx context.Context, view View) error {
 		v.log.progress.size.Store(v.sealed.Size)
 	}
 	kept := v.startPayloads(ctx, view)
-	pace := v.log.newPacer()
 	err := view.Leaves(math.MinInt64, func(l Leaf) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		v.verifyLeaf(l)
-		sleepFor(ctx, pace.countLeaf())
+		pace.countLeaf(ctx)
 		return nil
 	})
 	payloads := <-kept
@@ -249,7 +248,7 @@ func (v *verifier) verifyLeaf(l Leaf) {
 		return
 	}
 	l.Absent = ""
-	c, err := decodeLeaf(l.Data)
+	c, err := l.decodeContent()
 	n := node{lo: l.Seq, hi: l.Seq}
 	if c != nil {
 		n.id = c.Record

@@ -81,8 +81,8 @@ func (r *Report) LacksOnlySegments() bool {
 	return !r.OK() && !slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.What != faultArchive })
 }
 
-// A progress is how far the running Verify is. One runs at a time: it uses several connections to
-// the database, and two that wait for each other's would never end.
+// A progress is how far the running Verify is. One runs at a time, since it keeps the processors
+// busy.
 type progress struct {
 	turn       chan struct{} // has an element while a Verify runs
 	done, size atomic.Int64
@@ -113,7 +113,11 @@ func (l *Log) Verify(ctx context.Context, outside ...string) (*Report, error) {
 	ballast := make([]byte, 32<<20)
 	defer runtime.KeepAlive(ballast)
 	defer l.progress.size.Store(0)
-	if err := l.store.View(ctx, func(view View) error { return v.verifyView(ctx, view) }); err != nil {
+	pace := l.newPacer()
+	err := l.store.ViewWhole(ctx, pace, func(view View) error {
+		return v.verifyView(ctx, view, pace)
+	})
+	if err != nil {
 		return nil, err
 	}
 	if v.tampered != "" {

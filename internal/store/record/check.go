@@ -39,6 +39,7 @@ var recordTables = []string{"audit_leaf", "audit_record", "audit_span", "audit_r
 // checkTables runs SQLite's integrity check on the tables of the record.
 func (c *indexCheck) checkTables() {
 	for _, table := range recordTables {
+		c.v.pauseWork()
 		problems, err := c.v.database.CheckTable(c.v.ctx, table)
 		if err != nil {
 			c.tableErr = c.v.translateError(err)
@@ -119,8 +120,10 @@ type indexCheck struct {
 	v     *View
 	span  *span
 	spans []spanRow // of the current run
-	want  sum
-	late  sum // of the rows of audit_late; part of want unless leaves are absent
+	// the query selectStored; nil: not prepared yet
+	stored *sql.Stmt
+	want   sum
+	late   sum // of the rows of audit_late; part of want unless leaves are absent
 	// the spans, and with -1 - first the runs, that have absent leaves
 	absent map[int64]bool
 	// the sum of the stored index, without regard to absent leaves, if sumTables was called
@@ -159,7 +162,9 @@ func (c *indexCheck) addLeaf(l audit.Leaf) error {
 	if first := l.Seq / spanLeaves * spanLeaves; c.span == nil || first != c.span.first {
 		c.span = newSpan(first)
 	}
-	c.span.addLeaf(l.Seq, l.Data)
+	if f, ok := factsOfLeaf(&l); ok {
+		c.span.addFacts(l.Seq, &f)
+	}
 	if l.Absent != "" {
 		c.absent[c.span.first], c.absent[-1-l.Seq/runLeaves*runLeaves] = true, true
 	}
@@ -188,7 +193,7 @@ func (c *indexCheck) addSpan(last bool) {
 	}
 	c.want.addBounds("audit_span", s.first, s.bounds)
 	row := spanRow{s.first, s.bounds, s.encodeMarks(), s.endsBytes()}
-	same, err := c.v.spanIs(row)
+	same, err := c.matchesRow(row)
 	if err != nil {
 		c.err = err
 		return
@@ -217,15 +222,23 @@ func (c *indexCheck) addRun() {
 	}
 }
 
-// spanIs reports whether a span is stored as it should be: with its marks, or without any if a run
-// has them.
-func (v *View) spanIs(s spanRow) (same bool, err error) {
-	const query = `SELECT marks, ends, EXISTS (SELECT 1 FROM audit_leaf WHERE seq = ?2) FROM audit_span WHERE first = ?1`
-	err = v.eachRow(query, func(scan func(...any) error) error {
-		var marks, ends []byte
+// selectStored selects a span, and whether the run that it is in is complete.
+const selectStored = `SELECT marks, ends, EXISTS (SELECT 1 FROM audit_leaf WHERE seq = ?2) FROM audit_span ` +
+	`WHERE first = ?1`
+
+// matchesRow reports whether a span is stored as it should be: with its marks, or without any if a
+// run has them.
+func (c *indexCheck) matchesRow(s spanRow) (same bool, err error) {
+	if c.stored == nil {
+		if c.stored, err = c.v.tx.PrepareContext(c.v.ctx, selectStored); err != nil { // closed with the transaction
+			return false, c.v.translateError(err)
+		}
+	}
+	err = c.v.eachRowOf(c.stored, func(scan func(...any) error) error {
+		var marks, ends sql.RawBytes
 		var inRun bool
 		if err := scan(&marks, &ends, &inRun); err != nil {
-			return v.translateError(err)
+			return c.v.translateError(err)
 		}
 		if inRun {
 			same = len(marks)+len(ends) == 0

@@ -321,6 +321,7 @@ func (v *View) AllKept(f func(digest string, data []byte, err error) error) erro
 			return v.translateError(err)
 		}
 		data, err := v.openAlone(digest, sealed)
+		v.pauseWork()
 		return f(digest, data, err)
 	})
 	if err != nil {
@@ -337,6 +338,7 @@ func (v *View) AllKept(f func(digest string, data []byte, err error) error) erro
 			own = f(digest, data, nil)
 			return own
 		})
+		v.pauseWork()
 		if err != nil && own == nil {
 			return f("", nil, err)
 		}

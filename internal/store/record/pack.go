@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/s2"
@@ -51,9 +52,17 @@ func packLeaf(data []byte) []byte {
 }
 
 // UnpackLeaf returns a leaf as it was hashed, from the two columns that store it: as it is, or
-// packed. A packed leaf is unpacked to buf if it fits, and has at most three times maxUnpacked
-// bytes.
-func UnpackLeaf(leaf, packed, buf []byte) ([]byte, error) {
+// packed. A packed leaf has at most three times maxUnpacked bytes.
+func UnpackLeaf(leaf, packed []byte) ([]byte, error) {
+	var u unpacker
+	return u.unpackLeaf(leaf, packed)
+}
+
+// An unpacker unpacks leaves to the same memory.
+type unpacker struct{ folded, leaf []byte }
+
+// unpackLeaf is UnpackLeaf. A leaf that was packed is valid until the next call.
+func (u *unpacker) unpackLeaf(leaf, packed []byte) ([]byte, error) {
 	switch {
 	case packed == nil:
 		return leaf, nil
@@ -64,11 +73,16 @@ func UnpackLeaf(leaf, packed, buf []byte) ([]byte, error) {
 	if err != nil || n > maxUnpacked {
 		return nil, errPacked
 	}
-	folded, err := leafDict().Decode(make([]byte, n), packed[1:])
+	u.folded = slices.Grow(u.folded[:0], n)[:n]
+	folded, err := leafDict().Decode(u.folded, packed[1:])
 	if err != nil {
 		return nil, errPacked
 	}
-	return unfoldDigests(buf[:0], folded)
+	u.leaf, err = unfoldDigests(u.leaf[:0], folded)
+	if err != nil {
+		return nil, err
+	}
+	return u.leaf, nil
 }
 
 // foldDigests appends a leaf with folded digests to out.

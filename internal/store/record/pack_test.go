@@ -32,7 +32,7 @@ func TestPackLeaf(t *testing.T) {
 		if packed == nil {
 			return
 		}
-		if got, err := UnpackLeaf(nil, packed, make([]byte, 300)); err != nil || !bytes.Equal(got, data) {
+		if got, err := UnpackLeaf(nil, packed); err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("UnpackLeaf(packLeaf(%q)) = %q, %v, want the same leaf", data, got, err)
 		}
 	})
@@ -49,7 +49,7 @@ func TestOldPackedLeaf(t *testing.T) {
 	if err != nil {
 		t.Fatalf("decode %q: %v", old, err)
 	}
-	got, err := UnpackLeaf(nil, packed, nil)
+	got, err := UnpackLeaf(nil, packed)
 	if err != nil || string(got) != begun {
 		t.Errorf("UnpackLeaf(%q) = %q, %v, want %q", old, got, err, begun)
 	}
@@ -61,7 +61,7 @@ func FuzzUnpackLeaf(f *testing.F) {
 	f.Add("{}", []byte(nil))
 	f.Add("", []byte{1, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, leaf string, packed []byte) {
-		got, err := UnpackLeaf([]byte(leaf), packed, nil)
+		got, err := UnpackLeaf([]byte(leaf), packed)
 		if err == nil && packed != nil && len(got) > 3*maxUnpacked {
 			t.Errorf("UnpackLeaf returned %d bytes, want %d at most", len(got), 3*maxUnpacked)
 		}
@@ -78,9 +78,9 @@ func BenchmarkPackLeaf(b *testing.B) {
 
 func BenchmarkUnpackLeaf(b *testing.B) {
 	packed := packLeaf([]byte(begun))
-	buf := make([]byte, 1024)
+	var u unpacker
 	for b.Loop() {
-		if _, err := UnpackLeaf(nil, packed, buf); err != nil {
+		if _, err := u.unpackLeaf(nil, packed); err != nil {
 			b.Fatalf("unpack the leaf: %v", err)
 		}
 	}

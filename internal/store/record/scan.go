@@ -14,15 +14,16 @@ import (
 // Limits of a scan: leaves in a batch, and batches that are ahead of the slowest reader.
 const (
 	batchLeaves  = 128
-	batchesAhead = 4
+	batchesAhead = 8
 )
 
 // A batch is some consecutive leaves of a scan.
 type batch struct {
-	leaves []audit.Leaf
-	data   []byte
-	hashes []tlog.Hash
-	left   atomic.Int32 // readers that are not done with it
+	leaves  []audit.Leaf
+	data    []byte
+	hashes  []tlog.Hash
+	decoded [batchLeaves]audit.Leaf // the memory of decoded leaves
+	left    atomic.Int32            // readers that are not done with it
 }
 
 // addLeaf adds a copy of a leaf.
@@ -33,10 +34,21 @@ func (b *batch) addLeaf(l audit.Leaf) {
 	b.leaves = append(b.leaves, l)
 }
 
+// decodeLeaves decodes the leaves for their readers.
+func (b *batch) decodeLeaves() {
+	text := string(b.data)
+	for i := range b.leaves {
+		l := &b.leaves[i]
+		l.DecodeText(text[:len(l.Data)], &b.decoded[i])
+		text = text[len(l.Data):]
+	}
+}
+
 // A scan reads all leaves once for several readers, each on its own goroutine.
 type scan struct {
 	view    View // a copy: it unpacks while readers use the original
 	ctx     context.Context
+	read    chan *batch // to be decoded
 	readers []chan *batch
 	free    chan *batch
 }
@@ -46,8 +58,8 @@ type scan struct {
 func (v *View) scanLeaves(fs ...func(audit.Leaf) error) error {
 	ctx, cancel := context.WithCancelCause(v.ctx)
 	defer cancel(nil)
-	s := &scan{view: *v, ctx: ctx, free: make(chan *batch, batchesAhead)}
-	s.view.unpacked, s.view.archive = nil, &archive{folder: v.archive.folder}
+	s := &scan{view: *v, ctx: ctx, read: make(chan *batch, batchesAhead), free: make(chan *batch, batchesAhead)}
+	s.view.unpacker, s.view.archive = unpacker{}, &archive{folder: v.archive.folder}
 	for range batchesAhead {
 		s.free <- &batch{}
 	}
@@ -61,6 +73,7 @@ func (v *View) scanLeaves(fs ...func(audit.Leaf) error) error {
 		}
 	}
 	wg.Go(func() { run(s.readRows) })
+	wg.Go(s.decodeBatches)
 	for i, f := range fs[1:] {
 		wg.Go(func() { run(func() error { return s.callEach(s.readers[i+1], f) }) })
 	}
@@ -72,13 +85,9 @@ func (v *View) scanLeaves(fs ...func(audit.Leaf) error) error {
 // errStopped ends the query of a scan whose reader failed.
 var errStopped = errors.New("the scan was stopped")
 
-// readRows reads the rows, and passes them to the readers in batches.
+// readRows reads the rows, and passes them on in batches.
 func (s *scan) readRows() error {
-	defer func() {
-		for _, r := range s.readers {
-			close(r)
-		}
-	}()
+	defer close(s.read)
 	b := <-s.free
 	err := s.view.eachRow(`SELECT seq, hashes, leaf, packed FROM audit_leaf ORDER BY seq`,
 		func(scan func(...any) error) error {
@@ -90,7 +99,7 @@ func (s *scan) readRows() error {
 			if len(b.leaves) < batchLeaves {
 				return nil
 			}
-			s.sendBatch(b)
+			s.read <- b
 			select {
 			case b = <-s.free:
 				return nil
@@ -99,16 +108,23 @@ func (s *scan) readRows() error {
 			}
 		})
 	if err == nil {
-		s.sendBatch(b)
+		s.read <- b
 	}
 	return err
 }
 
-// sendBatch passes a batch to all readers. Their channels have room for all batches.
-func (s *scan) sendBatch(b *batch) {
-	b.left.Store(int32(len(s.readers)))
+// decodeBatches decodes batches, and passes them to all readers. All channels have room for all
+// batches.
+func (s *scan) decodeBatches() {
+	for b := range s.read {
+		b.decodeLeaves()
+		b.left.Store(int32(len(s.readers)))
+		for _, r := range s.readers {
+			r <- b
+		}
+	}
 	for _, r := range s.readers {
-		r <- b
+		close(r)
 	}
 }
 

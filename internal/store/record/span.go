@@ -72,8 +72,14 @@ func newSpan(first int64) *span {
 
 // addLeaf adds a leaf. Malformed leaves are ignored.
 func (s *span) addLeaf(seq int64, data []byte) {
-	f, ok := factsOf(data)
-	if !ok || f.record == "" {
+	if f, ok := factsOf(data); ok {
+		s.addFacts(seq, &f)
+	}
+}
+
+// addFacts adds the leaf that has some facts.
+func (s *span) addFacts(seq int64, f *facts) {
+	if f.record == "" {
 		return
 	}
 	s.places[place{f.record, f.ended}] = seq
@@ -207,9 +213,9 @@ func factsOf(data []byte) (f facts, ok bool) {
 			f.begun, _ = strconv.ParseInt(string(value), 10, 64)
 		case "outcome":
 			f.outcome = markOf(name, value)
-			f.addMark(name, value)
+			f.addMark(f.outcome)
 		case "tool", "upstream", "principal", "execution", "kind", "effect":
-			f.addMark(name, value)
+			f.addMark(markOf(name, value))
 		}
 	})
 	f.marks[f.n] = beginsMark
@@ -217,11 +223,36 @@ func factsOf(data []byte) (f facts, ok bool) {
 	return f, ok
 }
 
-func (f *facts) addMark(name, value []byte) {
+func (f *facts) addMark(m uint32) {
 	if f.n < len(f.marks)-1 {
-		f.marks[f.n] = markOf(name, value)
+		f.marks[f.n] = m
 		f.n++
 	}
+}
+
+// factsOfLeaf is factsOf for a leaf that may be decoded.
+func factsOfLeaf(l *audit.Leaf) (f facts, ok bool) {
+	f.seq, f.begun, ok = l.EachMember(func(name, value string) {
+		switch name {
+		case "record":
+			f.record = value
+		case "part":
+			f.ended, f.event = value == audit.PartEnded, value == audit.PartEvent
+		case "time":
+			f.time = value
+		case "outcome":
+			f.outcome = markOf(name, value)
+			f.addMark(f.outcome)
+		default:
+			f.addMark(markOf(name, value))
+		}
+	})
+	if !ok {
+		return factsOf(l.Data)
+	}
+	f.marks[f.n] = beginsMark
+	f.n++
+	return f, true
 }
 
 // walkMembers calls f with the members of a canonical JSON object that are strings or numbers. It
@@ -445,7 +476,7 @@ func loadSpan(ctx context.Context, q Querier, first int64) (*span, error) {
 		if err := rows.Scan(&r.seq, &r.leaf, &r.packed); err != nil {
 			return nil, err
 		}
-		data, err := UnpackLeaf(r.leaf, r.packed, nil)
+		data, err := UnpackLeaf(r.leaf, r.packed)
 		if err != nil { // the row was changed: it has no marks
 			data = nil
 		}

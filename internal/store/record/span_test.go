@@ -3,8 +3,11 @@ package record
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/control/audit"
 )
 
 // FuzzMembers compares members with a JSON decoder.
@@ -33,4 +36,28 @@ func FuzzMembers(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestFactsOfLeaf checks that a leaf is found by the same members whether it was decoded or not.
+func TestFactsOfLeaf(t *testing.T) {
+	const ended = `{"begun":1222,"duration_us":202,"kind":"call","outcome":"ok","part":"ended","record":` +
+		`"06h0fzhtsr000001x7a8pyxkfw","result":{"digest":"hmac-sha256:00","size":57},"seq":1223,` +
+		`"time":"2026-11-23T10:40:31.438535Z","v":1}`
+	const event = `{"effect":"approved","kind":"approval","name":"ap_1","outcome":"ok","part":"event",` +
+		`"principal":"local:ann","record":"06h0fzhtsr000001x7a8pyxkfx","seq":1224,` +
+		`"time":"2026-11-23T10:40:31.438535Z","v":1}`
+	for _, text := range []string{begun, ended, event} {
+		l := audit.Leaf{Data: []byte(text)}
+		l.DecodeText(text, &audit.Leaf{})
+		if _, _, ok := l.EachMember(func(_, _ string) {}); !ok {
+			t.Fatalf("DecodeText refuses %s, want it decoded", text)
+		}
+		got, _ := factsOfLeaf(&l)
+		want, ok := factsOf(l.Data)
+		slices.Sort(got.marks[:])
+		slices.Sort(want.marks[:])
+		if !ok || got != want {
+			t.Errorf("the facts of %s are %+v, want %+v", text, got, want)
+		}
+	}
 }

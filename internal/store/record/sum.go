@@ -31,6 +31,7 @@ type recordRow struct {
 func (v *View) sumRecords(c *indexCheck, have *sum) error {
 	last, ended := "", int64(math.MinInt64)
 	for more := true; more; {
+		v.pauseWork()
 		more = false
 		err := v.eachRow(recordRows, func(scan func(...any) error) error {
 			var text sql.RawBytes

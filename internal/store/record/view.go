@@ -20,12 +20,16 @@ import (
 // A View implements audit.View. It is only used during the call that it is created for, so it holds
 // the context.
 type View struct {
+	// Pace is called again and again by the goroutines of long work, if it is not nil. It may
+	// block.
+	Pace interface{ PauseWork(context.Context) }
+
 	ctx      context.Context
 	tx       *sql.Tx
 	key      *secret.Key
 	database Database
-	tree     *tree  // read at first use; the transaction sees no later one
-	unpacked []byte // the leaf that was unpacked last
+	tree     *tree // read at first use; the transaction sees no later one
+	unpacker unpacker
 	archive  *archive
 	index    *indexCheck // has all leaves; nil: not rebuilt yet
 }
@@ -66,6 +70,13 @@ func (v *View) FirstExecution() (id string, began time.Time, err error) {
 	err = fault.ScanOne(v.tx.QueryRowContext(v.ctx, `SELECT id, started FROM execution ORDER BY started LIMIT 1`),
 		&id, &at)
 	return id, time.UnixMicro(at).UTC(), err
+}
+
+// pauseWork pauses long work, if it should.
+func (v *View) pauseWork() {
+	if v.Pace != nil {
+		v.Pace.PauseWork(v.ctx)
+	}
 }
 
 func (v *View) translateError(err error) error { return fault.TranslateRead(v.ctx, err) }
@@ -135,12 +146,9 @@ type leafRow struct {
 // unpackRow returns the leaf of a row, valid until the next call. If the row was tampered with so
 // that it can't be unpacked, the leaf is nil, which doesn't match the row's hash.
 func (v *View) unpackRow(r *leafRow) []byte {
-	data, err := UnpackLeaf(r.leaf, r.packed, v.unpacked)
+	data, err := v.unpacker.unpackLeaf(r.leaf, r.packed)
 	if err != nil {
 		return nil
-	}
-	if r.packed != nil {
-		v.unpacked = data
 	}
 	return data
 }
@@ -184,6 +192,17 @@ func (v *View) Checkpoints(f func(string) error) error {
 // eachRow calls f with each row of a query.
 func (v *View) eachRow(query string, f func(scan func(...any) error) error, args ...any) error {
 	rows, err := v.tx.QueryContext(v.ctx, query, args...)
+	return v.scanRows(rows, err, f)
+}
+
+// eachRowOf is eachRow for a prepared query.
+func (v *View) eachRowOf(query *sql.Stmt, f func(scan func(...any) error) error, args ...any) error {
+	rows, err := query.QueryContext(v.ctx, args...)
+	return v.scanRows(rows, err, f)
+}
+
+// scanRows calls f with each of some rows.
+func (v *View) scanRows(rows *sql.Rows, err error, f func(scan func(...any) error) error) error {
 	if err != nil {
 		return v.translateError(err)
 	}

@@ -147,6 +147,12 @@ func (m *Memory) View(ctx context.Context, f func(audit.View) error) error {
 	return f(memoryView{m})
 }
 
+// ViewWhole is View.
+func (m *Memory) ViewWhole(ctx context.Context, _ interface{ PauseWork(context.Context) },
+	f func(audit.View) error) error {
+	return m.View(ctx, f)
+}
+
 // Prune deletes data kept before a time.
 func (m *Memory) Prune(_ context.Context, before time.Time) (n int64, err error) {
 	m.mu.Lock()
