@@ -90,15 +90,25 @@ func (s *Sandboxes) DialPort(ctx context.Context, p tool.Principal, id string, p
 	b.egress.user = p
 	s.mu.Unlock()
 	h := &hold{box: b, all: s}
-	var conn net.Conn
-	if err = h.wakeBox(ctx); err == nil {
-		conn, err = service.DialPort(ctx, h.machine, port)
-	}
+	conn, err := h.dialPort(ctx, port)
 	if err != nil {
 		h.endUse()
 		return nil, err
 	}
 	return &portConn{Conn: conn, hold: h}, nil
+}
+
+// dialPort wakes the sandbox, and connects to one of its ports.
+func (h *hold) dialPort(ctx context.Context, port int) (net.Conn, error) {
+	if err := h.wakeBox(ctx); err != nil {
+		return nil, err
+	}
+	stream, err := service.DialPort(ctx, h.machine, port)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close() // net.FileConn duplicates it
+	return net.FileConn(stream)
 }
 
 // A portConn is a connection to a port, which keeps its sandbox awake.

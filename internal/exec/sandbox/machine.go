@@ -2,7 +2,7 @@ package sandbox
 
 import (
 	"context"
-	"net"
+	"os"
 )
 
 // A MachineDriver is a Driver that also creates machines.
@@ -39,8 +39,9 @@ type Mount struct {
 // files and ports, each on a stream of its own; package service defines them.
 type Machine interface {
 	Freezer
-	// OpenStream opens a stream to the agent. The machine must not be frozen.
-	OpenStream(ctx context.Context) (net.Conn, error)
+	// OpenStream opens a stream to the agent: a socket. The machine must not be frozen. It is no
+	// net.Conn: package net is initialized so late that processes of a sandbox start without it.
+	OpenStream(ctx context.Context) (*os.File, error)
 	// ReclaimMemory makes the system reclaim memory of a frozen machine, and returns the amount. An
 	// error names what this host lacks.
 	ReclaimMemory() (freed int64, err error)

@@ -110,16 +110,19 @@ func readSetup(fd int) (*setup, error) {
 // becomeInsider makes this process's user and group those of the sandbox. The driver mapped them
 // before it sent the setup. Outside they are an unprivileged user of the host if the gateway is
 // root, and the gateway's own user otherwise.
+//
+// It changes only this thread: no other one does anything, and executing the agent ends them.
+// Package syscall would interrupt each thread for each of these calls.
 func becomeInsider(s *setup) error {
 	if s.LeaveGroups {
-		if err := syscall.Setgroups([]int{}); err != nil {
+		if _, _, err := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); err != 0 {
 			return fmt.Errorf("leave the groups: %w", err)
 		}
 	}
-	if err := syscall.Setresgid(insider, insider, insider); err != nil {
+	if _, _, err := unix.RawSyscall(unix.SYS_SETRESGID, insider, insider, insider); err != 0 {
 		return fmt.Errorf("change the group: %w", err)
 	}
-	if err := syscall.Setresuid(insider, insider, insider); err != nil {
+	if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, insider, insider, insider); err != 0 {
 		return fmt.Errorf("change the user: %w", err)
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -116,22 +115,21 @@ func raiseLoopback(s *setup) error {
 }
 
 // OpenStream opens a stream to the agent.
-func (m *machine) OpenStream(ctx context.Context) (net.Conn, error) {
+func (m *machine) OpenStream(ctx context.Context) (*os.File, error) {
 	if err := m.EndReason(); err != nil {
 		return nil, err
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket pair: %w", err)
 	}
 	own := os.NewFile(uintptr(pair[0]), "stream")
-	defer own.Close() // net.FileConn duplicates it
 	theirs := os.NewFile(uintptr(pair[1]), "stream")
 	defer theirs.Close()
 	if err := m.sendDescriptor(ctx, pair[1]); err != nil {
-		return nil, err
+		return nil, errors.Join(err, own.Close())
 	}
-	return net.FileConn(own)
+	return own, nil
 }
 
 // sendDescriptor sends a descriptor to the agent.

@@ -7,14 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"os"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A Dialer opens streams to an agent.
 type Dialer interface {
-	OpenStream(ctx context.Context) (net.Conn, error)
+	OpenStream(ctx context.Context) (*os.File, error)
 }
 
 // An Output receives what a command writes.
@@ -68,7 +68,7 @@ func RunCommand(ctx context.Context, d Dialer, q *Request, input io.Reader, out 
 }
 
 // DialPort connects to a port inside.
-func DialPort(ctx context.Context, d Dialer, port int) (net.Conn, error) {
+func DialPort(ctx context.Context, d Dialer, port int) (*os.File, error) {
 	conn, err := sendRequest(ctx, d, &Request{Op: OpDial, Port: port})
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func DialPort(ctx context.Context, d Dialer, port int) (net.Conn, error) {
 }
 
 // sendRequest opens a stream, and sends a request.
-func sendRequest(ctx context.Context, d Dialer, q *Request) (net.Conn, error) {
+func sendRequest(ctx context.Context, d Dialer, q *Request) (*os.File, error) {
 	text, err := json.Marshal(q)
 	if err != nil {
 		return nil, err

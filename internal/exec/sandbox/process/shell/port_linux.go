@@ -2,11 +2,12 @@ package shell
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -59,8 +60,31 @@ func parseListener(line string) (service.Port, bool) {
 	for i := 0; i+4 <= len(raw); i += 4 { // words of the host's order: little endian on all systems here
 		slices.Reverse(raw[i : i+4])
 	}
-	ip, ok := netip.AddrFromSlice(raw)
-	return service.Port{Port: int(n), Address: ip.String()}, ok
+	ip := formatAddress(raw)
+	return service.Port{Port: int(n), Address: ip}, ip != ""
+}
+
+// formatAddress formats an IP address; "" if it isn't one. It does without package net/netip, which
+// is initialized late.
+func formatAddress(ip []byte) string {
+	zero := make([]byte, 16)
+	switch {
+	case len(ip) == 4:
+		return fmt.Sprintf("%d.%d.%d.%d", ip[0], ip[1], ip[2], ip[3])
+	case len(ip) != 16:
+		return ""
+	case bytes.Equal(ip, zero):
+		return "::"
+	case bytes.Equal(ip[:15], zero[:15]) && ip[15] == 1:
+		return "::1"
+	case bytes.Equal(ip[:10], zero[:10]) && ip[10] == 0xff && ip[11] == 0xff:
+		return "::ffff:" + formatAddress(ip[12:])
+	}
+	words := make([]string, 0, 8)
+	for i := 0; i < 16; i += 2 {
+		words = append(words, strconv.FormatUint(uint64(ip[i])<<8|uint64(ip[i+1]), 16))
+	}
+	return strings.Join(words, ":")
 }
 
 // dialPort connects a stream to a port of 127.0.0.1, or of ::1.
