@@ -23,11 +23,18 @@ import (
 	"github.com/biplane-dev/biplane/internal/lab/stepper"
 )
 
-// TestMain runs the tests or, for TestKilledGateway, a gateway.
+// TestMain runs the tests or, for TestKilledGateway and TestMaskedProtections, a gateway.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[1] == "gateway" {
 		if err := runGateway(os.Args[2], os.Args[3], os.Args[4]); err != nil {
 			fmt.Fprintln(os.Stderr, "gateway:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 4 && os.Args[1] == "masked" {
+		if err := runMasked(os.Args[2], os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)

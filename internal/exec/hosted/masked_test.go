@@ -1,0 +1,88 @@
+//go:build linux
+
+package hosted_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/biplane-dev/biplane/internal/exec/hosted"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/seccomp"
+)
+
+// masks are system calls without which a protection can't be armed, and a part of the error.
+var masks = map[string]struct {
+	rule seccomp.Rule
+	err  string
+}{
+	"landlock": {seccomp.Rule{Call: unix.SYS_LANDLOCK_CREATE_RULESET, Checks: seccomp.FailAlways(),
+		Deny: seccomp.Unknown}, "restrict files"},
+	"filter": {seccomp.Rule{Call: unix.SYS_SECCOMP, Checks: seccomp.FailAlways(), Deny: seccomp.Unknown},
+		"filter system calls"},
+	"capabilities": {seccomp.Rule{Call: unix.SYS_PRCTL, Checks: seccomp.CheckEqual(0, unix.PR_CAPBSET_DROP),
+		Then: seccomp.Refuse}, "drop capabilities"},
+	"user": {seccomp.Rule{Call: unix.SYS_SETRESUID, Checks: seccomp.FailAlways(), Deny: seccomp.Refuse},
+		"become its user"},
+	"root": {seccomp.Rule{Call: unix.SYS_PIVOT_ROOT, Checks: seccomp.FailAlways(), Deny: seccomp.Refuse},
+		"make the root"},
+	"limits": {seccomp.Rule{Call: unix.SYS_PRLIMIT64, Checks: seccomp.CheckEqual(1, unix.RLIMIT_NPROC),
+		Then: seccomp.Refuse}, "limit resources"},
+}
+
+// runMasked starts a program's sandbox, a machine and a server on a host that lacks a protection.
+// It returns an error unless all three are refused for that reason.
+func runMasked(mask, folder string) error {
+	m := masks[mask]
+	if err := seccomp.InstallFilter(seccomp.AssembleFilter([]seccomp.Rule{m.rule},
+		unix.SECCOMP_RET_ALLOW)); err != nil {
+		return err
+	}
+	d, err := process.New(process.Config{})
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	_, program := d.Create(ctx, sandbox.Spec{Runtime: "bash"})
+	own := filepath.Join(folder, "own")
+	if err := os.Mkdir(own, 0o700); err != nil {
+		return err
+	}
+	_, machine := d.CreateMachine(ctx, sandbox.MachineSpec{Folder: own})
+	_, server := hosted.NewHost(hosted.Config{Name: "test", Driver: d, Command: []string{"true"},
+		Parent: filepath.Join(folder, "servers"), Log: slog.New(slog.DiscardHandler)}).StartServer(ctx)
+	var errs []error
+	for what, err := range map[string]error{"a program": program, "a machine": machine, "a server": server} {
+		if err == nil || !strings.Contains(err.Error(), m.err) {
+			errs = append(errs, fmt.Errorf("%s: %w, want it refused because of %q", what, err, m.err))
+		}
+	}
+	left, err := os.ReadDir(filepath.Join(folder, "servers"))
+	if len(left) > 0 {
+		err = fmt.Errorf("files of the server are left: %v", left)
+	}
+	return errors.Join(append(errs, err, d.Close())...)
+}
+
+// TestMaskedProtections checks that nothing runs on a host on which a protection can't be armed.
+func TestMaskedProtections(t *testing.T) {
+	newDriver(t) // or skips the test
+	for mask := range masks {
+		t.Run(mask, func(t *testing.T) {
+			out, err := exec.CommandContext(t.Context(), os.Args[0], "masked", mask, t.TempDir()).CombinedOutput()
+			if err != nil {
+				t.Errorf("without %s: %v\n%s", mask, err, out)
+			}
+		})
+	}
+}
