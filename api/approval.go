@@ -87,8 +87,14 @@ type ApprovalFilter struct {
 	Limit     int    // maximum number of results; 0: MaxApprovals
 }
 
-// ApprovalPage lists the approvals that f selects, newest first.
-func (c *Client) ApprovalPage(ctx context.Context, f ApprovalFilter) ([]Approval, error) {
+// An ApprovalClient reads approvals and decides on them.
+type ApprovalClient struct{ client *Client }
+
+// Approvals returns the client of approvals.
+func (c *Client) Approvals() ApprovalClient { return ApprovalClient{c} }
+
+// List lists the approvals that f selects, newest first.
+func (c ApprovalClient) List(ctx context.Context, f ApprovalFilter) ([]Approval, error) {
 	q := url.Values{}
 	for name, v := range map[string]string{"execution": f.Execution, "before": f.Before} {
 		if v != "" {
@@ -101,25 +107,25 @@ func (c *Client) ApprovalPage(ctx context.Context, f ApprovalFilter) ([]Approval
 	if f.Limit > 0 {
 		q.Set("limit", strconv.Itoa(f.Limit))
 	}
-	return get[[]Approval](ctx, c, "/approvals?"+q.Encode())
+	return get[[]Approval](ctx, c.client, "/approvals?"+q.Encode())
 }
 
-// Approvals lists pending calls, newest first; if all is set, also those already decided. If
+// ListFor lists pending calls, newest first; if all is set, also those already decided. If
 // execution is not empty, only its calls are listed.
-func (c *Client) Approvals(ctx context.Context, execution string, all bool) ([]Approval, error) {
-	return c.ApprovalPage(ctx, ApprovalFilter{Execution: execution, All: all})
+func (c ApprovalClient) ListFor(ctx context.Context, execution string, all bool) ([]Approval, error) {
+	return c.List(ctx, ApprovalFilter{Execution: execution, All: all})
 }
 
-// Approval returns one approval, with the program that made the call.
-func (c *Client) Approval(ctx context.Context, id string) (*Approval, error) {
-	return get[*Approval](ctx, c, "/approvals/"+url.PathEscape(id))
+// Get returns one approval, with the program that made the call.
+func (c ApprovalClient) Get(ctx context.Context, id string) (*Approval, error) {
+	return get[*Approval](ctx, c.client, "/approvals/"+url.PathEscape(id))
 }
 
 // Decide approves or denies a call.
-func (c *Client) Decide(ctx context.Context, id string, d Decision) (*Approval, error) {
+func (c ApprovalClient) Decide(ctx context.Context, id string, d Decision) (*Approval, error) {
 	body, err := json.Marshal(d)
 	if err != nil {
 		return nil, err
 	}
-	return ask[*Approval](ctx, c, http.MethodPost, "/approvals/"+url.PathEscape(id), body)
+	return ask[*Approval](ctx, c.client, http.MethodPost, "/approvals/"+url.PathEscape(id), body)
 }

@@ -168,19 +168,25 @@ type AuditCheckpoints struct {
 	Checkpoints []string `json:"checkpoints"`
 }
 
-// Audit returns the state of the audit log.
-func (c *Client) Audit(ctx context.Context) (*AuditState, error) {
-	return get[*AuditState](ctx, c, "/audit")
+// An AuditClient reads, checks and exports the audit log.
+type AuditClient struct{ client *Client }
+
+// Audit returns the client of the audit log.
+func (c *Client) Audit() AuditClient { return AuditClient{c} }
+
+// ReadState returns the state of the audit log.
+func (c AuditClient) ReadState(ctx context.Context) (*AuditState, error) {
+	return get[*AuditState](ctx, c.client, "/audit")
 }
 
 // FlawTrailer is the HTTP trailer of a complete export, or complete evidence, that contains a flaw:
 // something differs from what was recorded. Its value describes the flaw.
 const FlawTrailer = "Biplane-Record-Flaw"
 
-// AuditRecords returns records, newest first. A record that differs from what was logged has a
+// ListRecords returns records, newest first. A record that differs from what was logged has a
 // Problem.
-func (c *Client) AuditRecords(ctx context.Context, q AuditQuery) ([]AuditRecord, error) {
-	return get[[]AuditRecord](ctx, c, "/audit/records?"+q.values().Encode())
+func (c AuditClient) ListRecords(ctx context.Context, q AuditQuery) ([]AuditRecord, error) {
+	return get[[]AuditRecord](ctx, c.client, "/audit/records?"+q.values().Encode())
 }
 
 func (q AuditQuery) values() url.Values {
@@ -205,49 +211,51 @@ func (q AuditQuery) values() url.Values {
 	return v
 }
 
-// AuditRecord returns one record with its leaves, and what was kept of its arguments and results.
-func (c *Client) AuditRecord(ctx context.Context, id string) (*AuditRecord, error) {
-	return get[*AuditRecord](ctx, c, "/audit/records/"+url.PathEscape(id))
+// ReadRecord returns one record with its leaves, and what was kept of its arguments and results.
+func (c AuditClient) ReadRecord(ctx context.Context, id string) (*AuditRecord, error) {
+	return get[*AuditRecord](ctx, c.client, "/audit/records/"+url.PathEscape(id))
 }
 
-// ProveAudit returns a proof that a record is in the log. at is the text of an earlier checkpoint
+// ProveRecord returns a proof that a record is in the log. at is the text of an earlier checkpoint
 // to prove it with; if it is empty, a new checkpoint is made.
-func (c *Client) ProveAudit(ctx context.Context, id, at string) (*AuditProof, error) {
-	return post[*AuditProof](ctx, c, "/audit/records/"+url.PathEscape(id)+"/proof", AuditCheckpoint{Checkpoint: at})
+func (c AuditClient) ProveRecord(ctx context.Context, id, at string) (*AuditProof, error) {
+	return post[*AuditProof](ctx, c.client, "/audit/records/"+url.PathEscape(id)+"/proof",
+		AuditCheckpoint{Checkpoint: at})
 }
 
-// VerifyAudit checks the whole log, also against the external checkpoints.
-func (c *Client) VerifyAudit(ctx context.Context, outside ...string) (*AuditReport, error) {
-	return post[*AuditReport](ctx, c, "/audit/verify", AuditCheckpoints{outside})
+// Verify checks the whole log, also against the external checkpoints.
+func (c AuditClient) Verify(ctx context.Context, outside ...string) (*AuditReport, error) {
+	return post[*AuditReport](ctx, c.client, "/audit/verify", AuditCheckpoints{outside})
 }
 
-// Checkpoint makes a checkpoint and sends it to all sinks.
-func (c *Client) Checkpoint(ctx context.Context) (*AuditCheckpoint, error) {
-	return post[*AuditCheckpoint](ctx, c, "/audit/checkpoints", struct{}{})
+// MakeCheckpoint makes a checkpoint and sends it to all sinks.
+func (c AuditClient) MakeCheckpoint(ctx context.Context) (*AuditCheckpoint, error) {
+	return post[*AuditCheckpoint](ctx, c.client, "/audit/checkpoints", struct{}{})
 }
 
-// Checkpoints lists the newest 10,000 stored checkpoints, oldest first.
-func (c *Client) Checkpoints(ctx context.Context) ([]AuditCheckpoint, error) {
-	return get[[]AuditCheckpoint](ctx, c, "/audit/checkpoints")
+// ListCheckpoints lists the newest 10,000 stored checkpoints, oldest first.
+func (c AuditClient) ListCheckpoints(ctx context.Context) ([]AuditCheckpoint, error) {
+	return get[[]AuditCheckpoint](ctx, c.client, "/audit/checkpoints")
 }
 
 // ProveConsistency returns a proof that the log has only grown since an older checkpoint.
-func (c *Client) ProveConsistency(ctx context.Context, older string) (*AuditProof, error) {
-	return post[*AuditProof](ctx, c, "/audit/consistency", AuditCheckpoint{Checkpoint: older})
+func (c AuditClient) ProveConsistency(ctx context.Context, older string) (*AuditProof, error) {
+	return post[*AuditProof](ctx, c.client, "/audit/consistency", AuditCheckpoint{Checkpoint: older})
 }
 
-// ExportAudit writes the records between from and to, oldest first, to w, in the format "ocsf"
+// Export writes the records between from and to, oldest first, to w, in the format "ocsf"
 // (JSON lines) or "csv". A *FlawError means that everything was written, but some records differ
 // from what was logged. Those records say so, too.
-func (c *Client) ExportAudit(ctx context.Context, format string, from, to time.Time, w io.Writer) error {
+func (c AuditClient) Export(ctx context.Context, format string, from, to time.Time, w io.Writer) error {
 	v := AuditQuery{Since: from, Until: to}.values()
 	v.Set("format", format)
-	return c.download(ctx, http.MethodGet, "/audit/export?"+v.Encode(), nil, w)
+	return c.client.download(ctx, http.MethodGet, "/audit/export?"+v.Encode(), nil, w)
 }
 
-// AuditEvidence writes the evidence between from and to to w, as a zip archive. A *FlawError means
+// WriteEvidence writes the evidence between from and to to w, as a zip archive. A *FlawError means
 // that everything was written, but the log has a flaw.
-func (c *Client) AuditEvidence(ctx context.Context, from, to time.Time, w io.Writer) error {
-	return c.download(ctx, http.MethodGet, "/audit/evidence?"+AuditQuery{Since: from, Until: to}.values().Encode(), nil,
+func (c AuditClient) WriteEvidence(ctx context.Context, from, to time.Time, w io.Writer) error {
+	return c.client.download(ctx, http.MethodGet, "/audit/evidence?"+AuditQuery{Since: from,
+		Until: to}.values().Encode(), nil,
 		w)
 }

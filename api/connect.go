@@ -70,40 +70,46 @@ func (t SignInTarget) signInPath(id string) string {
 	return p
 }
 
-// BeginSignIn starts a sign-in to an upstream, if it needs one, and ends an attempt that is still
+// A SignInClient signs in to upstreams, and out.
+type SignInClient struct{ client *Client }
+
+// SignIns returns the client of sign-ins.
+func (c *Client) SignIns() SignInClient { return SignInClient{c} }
+
+// Begin starts a sign-in to an upstream, if it needs one, and ends an attempt that is still
 // pending. port is for the caller's own sign-in: see SignInRequest.
-func (c *Client) BeginSignIn(ctx context.Context, t SignInTarget, port int) (*SignIn, error) {
+func (c SignInClient) Begin(ctx context.Context, t SignInTarget, port int) (*SignIn, error) {
 	body, err := json.Marshal(SignInRequest{Port: port})
 	if err != nil {
 		return nil, err
 	}
-	return ask[*SignIn](ctx, c, http.MethodPost, t.signInPath(""), body)
+	return ask[*SignIn](ctx, c.client, http.MethodPost, t.signInPath(""), body)
 }
 
-// SignIn returns the state of an attempt. While the attempt waits for a person, the response is
+// Get returns the state of an attempt. While the attempt waits for a person, the response is
 // delayed by some seconds.
-func (c *Client) SignIn(ctx context.Context, t SignInTarget, id string) (*SignIn, error) {
-	return get[*SignIn](ctx, c, t.signInPath(id))
+func (c SignInClient) Get(ctx context.Context, t SignInTarget, id string) (*SignIn, error) {
+	return get[*SignIn](ctx, c.client, t.signInPath(id))
 }
 
-// PasteSignIn completes an attempt with the address that the browser ended at, if the browser runs
+// Paste completes an attempt with the address that the browser ended at, if the browser runs
 // on another machine than Biplane.
-func (c *Client) PasteSignIn(ctx context.Context, t SignInTarget, id, redirect string) (*SignIn, error) {
+func (c SignInClient) Paste(ctx context.Context, t SignInTarget, id, redirect string) (*SignIn, error) {
 	body, err := json.Marshal(SignInRequest{ID: id, Redirect: redirect})
 	if err != nil {
 		return nil, err
 	}
-	return ask[*SignIn](ctx, c, http.MethodPost, t.signInPath(""), body)
+	return ask[*SignIn](ctx, c.client, http.MethodPost, t.signInPath(""), body)
 }
 
-// CancelSignIn cancels an attempt.
-func (c *Client) CancelSignIn(ctx context.Context, t SignInTarget, id string) error {
-	_, err := ask[*SignOut](ctx, c, http.MethodDelete, t.signInPath(id), nil)
+// Cancel cancels an attempt.
+func (c SignInClient) Cancel(ctx context.Context, t SignInTarget, id string) error {
+	_, err := ask[*SignOut](ctx, c.client, http.MethodDelete, t.signInPath(id), nil)
 	return err
 }
 
 // SignOut forgets the credentials of a sign-in, and revokes them if the authorization server
 // supports that.
-func (c *Client) SignOut(ctx context.Context, t SignInTarget) (*SignOut, error) {
-	return ask[*SignOut](ctx, c, http.MethodDelete, t.signInPath(""), nil)
+func (c SignInClient) SignOut(ctx context.Context, t SignInTarget) (*SignOut, error) {
+	return ask[*SignOut](ctx, c.client, http.MethodDelete, t.signInPath(""), nil)
 }

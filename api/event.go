@@ -31,18 +31,15 @@ type Event struct {
 	Time    time.Time `json:"time"`
 }
 
-// A Feed follows the events of a Client's Biplane.
-type Feed struct{ Client *Client }
-
 // FollowEvents calls f with each event after the one with the given id, as it happens. An empty id
 // stands for the newest event. It returns when ctx is done, when f fails, or when the connection is
 // lost. Then call it again with the last event's id.
-func (e Feed) FollowEvents(ctx context.Context, after string, f func(Event) error) error {
+func (c *Client) FollowEvents(ctx context.Context, after string, f func(Event) error) error {
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if after != "" {
 		header.Set("Last-Event-ID", after)
 	}
-	resp, err := e.Client.send(ctx, http.MethodGet, "/events", header, "", http.NoBody)
+	resp, err := c.send(ctx, http.MethodGet, "/events", header, "", http.NoBody)
 	if err != nil {
 		return err
 	}

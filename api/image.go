@@ -64,6 +64,6 @@ type ImageWarmth struct {
 }
 
 // WarmImage makes Biplane start a sandbox of an image ahead, now.
-func WarmImage(ctx context.Context, c *Client, image string, r ImageWarmRequest) (*ImageWarmth, error) {
+func (c *Client) WarmImage(ctx context.Context, image string, r ImageWarmRequest) (*ImageWarmth, error) {
 	return post[*ImageWarmth](ctx, c, "/images/"+url.PathEscape(image)+"/warm", r)
 }

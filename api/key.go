@@ -51,30 +51,36 @@ type RotateRequest struct {
 	GraceSeconds int64 `json:"grace_seconds,omitempty"`
 }
 
-// Keys lists the API keys, including revoked ones.
-func (c *Client) Keys(ctx context.Context) ([]Key, error) {
-	return get[[]Key](ctx, c, "/keys")
+// A KeyClient manages API keys.
+type KeyClient struct{ client *Client }
+
+// Keys returns the client of keys.
+func (c *Client) Keys() KeyClient { return KeyClient{c} }
+
+// List lists the API keys, including revoked ones.
+func (c KeyClient) List(ctx context.Context) ([]Key, error) {
+	return get[[]Key](ctx, c.client, "/keys")
 }
 
-// CreateKey creates a key. Only this response contains it.
-func (c *Client) CreateKey(ctx context.Context, r KeyRequest) (*Key, error) {
+// Create creates a key. Only this response contains it.
+func (c KeyClient) Create(ctx context.Context, r KeyRequest) (*Key, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
-	return ask[*Key](ctx, c, http.MethodPost, "/keys", body)
+	return ask[*Key](ctx, c.client, http.MethodPost, "/keys", body)
 }
 
-// RotateKey replaces the secret of a key. Only this response contains the new key.
-func (c *Client) RotateKey(ctx context.Context, name string, r RotateRequest) (*Key, error) {
+// Rotate replaces the secret of a key. Only this response contains the new key.
+func (c KeyClient) Rotate(ctx context.Context, name string, r RotateRequest) (*Key, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
-	return ask[*Key](ctx, c, http.MethodPost, "/keys/"+url.PathEscape(name)+"/rotate", body)
+	return ask[*Key](ctx, c.client, http.MethodPost, "/keys/"+url.PathEscape(name)+"/rotate", body)
 }
 
-// RevokeKey revokes a key, immediately and permanently.
-func (c *Client) RevokeKey(ctx context.Context, name string) (*Key, error) {
-	return ask[*Key](ctx, c, http.MethodDelete, "/keys/"+url.PathEscape(name), nil)
+// Revoke revokes a key, immediately and permanently.
+func (c KeyClient) Revoke(ctx context.Context, name string) (*Key, error) {
+	return ask[*Key](ctx, c.client, http.MethodDelete, "/keys/"+url.PathEscape(name), nil)
 }

@@ -19,12 +19,12 @@ type LogLine struct {
 // ReadLogs returns the lines of the log after the line with a given number, oldest first. The
 // process keeps the newest 2,000. If there are none and wait is set, it waits for one, for up to 50
 // seconds.
-func ReadLogs(ctx context.Context, c *Client, after int64, wait bool) ([]LogLine, error) {
+func (c *Client) ReadLogs(ctx context.Context, after int64, wait bool) ([]LogLine, error) {
 	q := url.Values{"after": {strconv.FormatInt(after, 10)}, "wait": {strconv.FormatBool(wait)}}
 	return get[[]LogLine](ctx, c, "/logs?"+q.Encode())
 }
 
 // ReadDocument returns the OpenAPI document of the API.
-func ReadDocument(ctx context.Context, c *Client) (json.RawMessage, error) {
+func (c *Client) ReadDocument(ctx context.Context) (json.RawMessage, error) {
 	return get[json.RawMessage](ctx, c, "/openapi.json")
 }

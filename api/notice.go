@@ -22,16 +22,19 @@ type NoticeTest struct {
 	Channel string `json:"channel,omitempty"` // empty: all
 }
 
-// Notices are the calls of a Client about notices.
-type Notices struct{ Client *Client }
+// A NoticeClient tests the channels for notices.
+type NoticeClient struct{ client *Client }
+
+// Notices returns the client of notices.
+func (c *Client) Notices() NoticeClient { return NoticeClient{c} }
 
 // ListChannels lists the channels for notices.
-func (n Notices) ListChannels(ctx context.Context) ([]NoticeChannel, error) {
-	return get[[]NoticeChannel](ctx, n.Client, "/notices")
+func (c NoticeClient) ListChannels(ctx context.Context) ([]NoticeChannel, error) {
+	return get[[]NoticeChannel](ctx, c.client, "/notices")
 }
 
 // SendTest sends a test to one channel, or to all if the name is empty, and returns their
 // states.
-func (n Notices) SendTest(ctx context.Context, name string) ([]NoticeChannel, error) {
-	return post[[]NoticeChannel](ctx, n.Client, "/notices/test", NoticeTest{Channel: name})
+func (c NoticeClient) SendTest(ctx context.Context, name string) ([]NoticeChannel, error) {
+	return post[[]NoticeChannel](ctx, c.client, "/notices/test", NoticeTest{Channel: name})
 }

@@ -145,9 +145,15 @@ type PolicyUndecided struct {
 	Record string `json:"record"`
 }
 
-// PolicySchema returns the Cedar schema of everything that policies can name.
-func (c *Client) PolicySchema(ctx context.Context) (string, error) {
-	return get[string](ctx, c, "/policy/schema")
+// A PolicyClient checks and explains policies.
+type PolicyClient struct{ client *Client }
+
+// Policies returns the client of policies.
+func (c *Client) Policies() PolicyClient { return PolicyClient{c} }
+
+// ReadSchema returns the Cedar schema of everything that policies can name.
+func (c PolicyClient) ReadSchema(ctx context.Context) (string, error) {
+	return get[string](ctx, c.client, "/policy/schema")
 }
 
 // A PolicyFolder reads and changes the files of the policies in force.
@@ -168,20 +174,20 @@ func (p PolicyFolder) EditFile(ctx context.Context, e PolicyEdit) (*PolicyReport
 	return ask[*PolicyReport](ctx, p.Client, http.MethodPut, "/policy/files", body)
 }
 
-// CheckPolicy checks policies against the current tools. If files is empty, it checks the policies
+// Check checks policies against the current tools. If files is empty, it checks the policies
 // in force.
-func (c *Client) CheckPolicy(ctx context.Context, files []PolicyFile) (*PolicyReport, error) {
-	return post[*PolicyReport](ctx, c, "/policy/check", struct {
+func (c PolicyClient) Check(ctx context.Context, files []PolicyFile) (*PolicyReport, error) {
+	return post[*PolicyReport](ctx, c.client, "/policy/check", struct {
 		Files []PolicyFile `json:"files,omitempty"`
 	}{files})
 }
 
-// ExplainPolicy decides on a call without making it, and explains the decision.
-func (c *Client) ExplainPolicy(ctx context.Context, q PolicyQuestion) (*PolicyAnswer, error) {
-	return post[*PolicyAnswer](ctx, c, "/policy/explain", q)
+// Explain decides on a call without making it, and explains the decision.
+func (c PolicyClient) Explain(ctx context.Context, q PolicyQuestion) (*PolicyAnswer, error) {
+	return post[*PolicyAnswer](ctx, c.client, "/policy/explain", q)
 }
 
-// ReplayPolicy decides on recorded calls again.
-func (c *Client) ReplayPolicy(ctx context.Context, r PolicyReplayRequest) (*PolicyReplay, error) {
-	return post[*PolicyReplay](ctx, c, "/policy/replay", r)
+// Replay decides on recorded calls again.
+func (c PolicyClient) Replay(ctx context.Context, r PolicyReplayRequest) (*PolicyReplay, error) {
+	return post[*PolicyReplay](ctx, c.client, "/policy/replay", r)
 }

@@ -36,6 +36,6 @@ type PruneStep struct {
 
 // PruneData deletes or archives some old data, in a few seconds at most. Call it again as long as
 // something is left.
-func PruneData(ctx context.Context, c *Client, r PruneRequest) (*PruneStep, error) {
+func (c *Client) PruneData(ctx context.Context, r PruneRequest) (*PruneStep, error) {
 	return post[*PruneStep](ctx, c, "/prune", r)
 }

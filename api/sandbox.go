@@ -149,45 +149,48 @@ type SandboxOutput struct {
 const NDJSON = "application/x-ndjson"
 
 // A SandboxClient uses the caller's sandboxes.
-type SandboxClient struct{ *Client }
+type SandboxClient struct{ client *Client }
+
+// OwnSandboxes returns the client of the caller's sandboxes.
+func (c *Client) OwnSandboxes() SandboxClient { return SandboxClient{c} }
 
 // ListSandboxes lists the caller's sandboxes.
 func (c SandboxClient) ListSandboxes(ctx context.Context) ([]OwnSandbox, error) {
-	return get[[]OwnSandbox](ctx, c.Client, "/me/sandboxes")
+	return get[[]OwnSandbox](ctx, c.client, "/me/sandboxes")
 }
 
 // ShowSandbox returns one of the caller's sandboxes, by ID or name.
 func (c SandboxClient) ShowSandbox(ctx context.Context, name string) (*OwnSandbox, error) {
-	return get[*OwnSandbox](ctx, c.Client, "/me/sandboxes/"+url.PathEscape(name))
+	return get[*OwnSandbox](ctx, c.client, "/me/sandboxes/"+url.PathEscape(name))
 }
 
 // CreateSandbox creates a sandbox.
 func (c SandboxClient) CreateSandbox(ctx context.Context, r OwnSandboxRequest) (*OwnSandbox, error) {
-	return post[*OwnSandbox](ctx, c.Client, "/me/sandboxes", r)
+	return post[*OwnSandbox](ctx, c.client, "/me/sandboxes", r)
 }
 
 // EndSandbox ends a sandbox, and removes its files.
 func (c SandboxClient) EndSandbox(ctx context.Context, name string) error {
-	_, err := ask[struct{}](ctx, c.Client, http.MethodDelete, "/me/sandboxes/"+url.PathEscape(name), nil)
+	_, err := ask[struct{}](ctx, c.client, http.MethodDelete, "/me/sandboxes/"+url.PathEscape(name), nil)
 	return err
 }
 
 // SuspendSandbox freezes the processes of a sandbox that no operation uses. Its next use continues
 // them.
 func (c SandboxClient) SuspendSandbox(ctx context.Context, name string) (*OwnSandbox, error) {
-	return post[*OwnSandbox](ctx, c.Client, "/me/sandboxes/"+url.PathEscape(name)+"/suspend", struct{}{})
+	return post[*OwnSandbox](ctx, c.client, "/me/sandboxes/"+url.PathEscape(name)+"/suspend", struct{}{})
 }
 
 // ResumeSandbox starts or continues the processes of a sandbox.
 func (c SandboxClient) ResumeSandbox(ctx context.Context, name string) (*OwnSandbox, error) {
-	return post[*OwnSandbox](ctx, c.Client, "/me/sandboxes/"+url.PathEscape(name)+"/resume", struct{}{})
+	return post[*OwnSandbox](ctx, c.client, "/me/sandboxes/"+url.PathEscape(name)+"/resume", struct{}{})
 }
 
 // UseSandbox carries out an operation: "run", "start", "processes", "logs", "stop", "read",
 // "write", "files", "stat", "mkdir", "move", "remove", "watch" or "ports".
 func (c SandboxClient) UseSandbox(ctx context.Context, name, operation string, o SandboxOperation) (*SandboxAnswer,
 	error) {
-	return post[*SandboxAnswer](ctx, c.Client, "/me/sandboxes/"+url.PathEscape(name)+"/"+url.PathEscape(operation), o)
+	return post[*SandboxAnswer](ctx, c.client, "/me/sandboxes/"+url.PathEscape(name)+"/"+url.PathEscape(operation), o)
 }
 
 // RunInSandbox runs a command, and writes its output to out and errs as it arrives.
@@ -197,14 +200,14 @@ func (c SandboxClient) RunInSandbox(ctx context.Context, name string, o SandboxO
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.Base, "/")+Prefix+
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.client.Base, "/")+Prefix+
 		"/me/sandboxes/"+url.PathEscape(name)+"/run", bytes.NewReader(body))
 	if err != nil {
 		return nil, &Error{Invalid, "biplane: " + err.Error()}
 	}
 	req.Header.Set("Accept", NDJSON)
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := c.sendRequest(req)
+	resp, err := c.client.sendRequest(req)
 	if err != nil {
 		return nil, err
 	}

@@ -42,47 +42,55 @@ func secretPath(owner, name string) string {
 	return p
 }
 
-// ListSecrets lists the secrets of an owner or, if it is empty, the shared ones. It and the methods
+// A SecretClient manages stored secrets. Nothing returns their values.
+type SecretClient struct{ client *Client }
+
+// Secrets returns the client of secrets.
+func (c *Client) Secrets() SecretClient { return SecretClient{c} }
+
+// List lists the secrets of an owner or, if it is empty, the shared ones. It and the methods
 // below work only over the Unix socket.
-func (c *Client) ListSecrets(ctx context.Context, owner string) ([]Secret, error) {
-	return get[[]Secret](ctx, c, "/secrets?owner="+url.QueryEscape(owner))
+func (c SecretClient) List(ctx context.Context, owner string) ([]Secret, error) {
+	return get[[]Secret](ctx, c.client, "/secrets?owner="+url.QueryEscape(owner))
 }
 
-// SetSecret stores a secret in the data folder.
-func (c *Client) SetSecret(ctx context.Context, owner, name, value string) (*Secret, error) {
+// Set stores a secret in the data folder.
+func (c SecretClient) Set(ctx context.Context, owner, name, value string) (*Secret, error) {
 	body, err := json.Marshal(SecretRequest{Value: value})
 	if err != nil {
 		return nil, err
 	}
-	return ask[*Secret](ctx, c, http.MethodPut, secretPath(owner, name), body)
+	return ask[*Secret](ctx, c.client, http.MethodPut, secretPath(owner, name), body)
 }
 
-// RemoveSecret deletes a secret from the data folder.
-func (c *Client) RemoveSecret(ctx context.Context, owner, name string) error {
-	_, err := ask[struct{}](ctx, c, http.MethodDelete, secretPath(owner, name), nil)
+// Remove deletes a secret from the data folder.
+func (c SecretClient) Remove(ctx context.Context, owner, name string) error {
+	_, err := ask[struct{}](ctx, c.client, http.MethodDelete, secretPath(owner, name), nil)
 	return err
 }
 
-// OwnSecrets are the calls of a Client about the caller's own secrets. They work over the network,
-// too.
-type OwnSecrets struct{ Client *Client }
+// An OwnSecretClient manages the caller's own secrets. It works over the network, too.
+type OwnSecretClient struct{ client *Client }
 
-// ListSecrets lists the caller's secrets.
-func (o OwnSecrets) ListSecrets(ctx context.Context) ([]Secret, error) {
-	return get[[]Secret](ctx, o.Client, "/me/secrets")
+// OwnSecrets returns the client of the caller's own secrets.
+func (c *Client) OwnSecrets() OwnSecretClient { return OwnSecretClient{c} }
+
+// List lists the caller's secrets.
+func (c OwnSecretClient) List(ctx context.Context) ([]Secret, error) {
+	return get[[]Secret](ctx, c.client, "/me/secrets")
 }
 
-// SetSecret stores a secret of the caller.
-func (o OwnSecrets) SetSecret(ctx context.Context, name, value string) (*Secret, error) {
+// Set stores a secret of the caller.
+func (c OwnSecretClient) Set(ctx context.Context, name, value string) (*Secret, error) {
 	body, err := json.Marshal(SecretRequest{Value: value})
 	if err != nil {
 		return nil, err
 	}
-	return ask[*Secret](ctx, o.Client, http.MethodPut, "/me"+secretPath("", name), body)
+	return ask[*Secret](ctx, c.client, http.MethodPut, "/me"+secretPath("", name), body)
 }
 
-// RemoveSecret deletes a secret of the caller.
-func (o OwnSecrets) RemoveSecret(ctx context.Context, name string) error {
-	_, err := ask[struct{}](ctx, o.Client, http.MethodDelete, "/me"+secretPath("", name), nil)
+// Remove deletes a secret of the caller.
+func (c OwnSecretClient) Remove(ctx context.Context, name string) error {
+	_, err := ask[struct{}](ctx, c.client, http.MethodDelete, "/me"+secretPath("", name), nil)
 	return err
 }

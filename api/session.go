@@ -88,109 +88,122 @@ type Skill struct {
 	Source      string    `json:"source,omitempty"` // only if a single skill was requested
 }
 
-// Sessions lists the user's sessions.
-func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
-	return get[[]Session](ctx, c, "/sessions")
+// A SessionClient manages sessions and their files.
+type SessionClient struct{ client *Client }
+
+// Sessions returns the client of sessions.
+func (c *Client) Sessions() SessionClient { return SessionClient{c} }
+
+// List lists the user's sessions.
+func (c SessionClient) List(ctx context.Context) ([]Session, error) {
+	return get[[]Session](ctx, c.client, "/sessions")
 }
 
-// Session returns one session.
-func (c *Client) Session(ctx context.Context, name string) (*Session, error) {
-	return get[*Session](ctx, c, sessionPath(name, ""))
+// Get returns one session.
+func (c SessionClient) Get(ctx context.Context, name string) (*Session, error) {
+	return get[*Session](ctx, c.client, sessionPath(name, ""))
 }
 
-// EndSession ends a session and deletes all of its data.
-func (c *Client) EndSession(ctx context.Context, name string) error {
-	_, err := ask[struct{}](ctx, c, http.MethodDelete, sessionPath(name, ""), nil)
+// End ends a session and deletes all of its data.
+func (c SessionClient) End(ctx context.Context, name string) error {
+	_, err := ask[struct{}](ctx, c.client, http.MethodDelete, sessionPath(name, ""), nil)
 	return err
 }
 
-// ForkSession makes an independent copy of a session.
-func (c *Client) ForkSession(ctx context.Context, from, to string) (*Session, error) {
-	return post[*Session](ctx, c, sessionPath(from, "/fork"), SessionSource{To: to})
+// Fork makes an independent copy of a session.
+func (c SessionClient) Fork(ctx context.Context, from, to string) (*Session, error) {
+	return post[*Session](ctx, c.client, sessionPath(from, "/fork"), SessionSource{To: to})
 }
 
-// SuspendSession moves a session that no program uses from memory to disk.
-func SuspendSession(ctx context.Context, c *Client, name string) (*Session, error) {
-	return post[*Session](ctx, c, sessionPath(name, "/suspend"), struct{}{})
+// Suspend moves a session that no program uses from memory to disk.
+func (c SessionClient) Suspend(ctx context.Context, name string) (*Session, error) {
+	return post[*Session](ctx, c.client, sessionPath(name, "/suspend"), struct{}{})
 }
 
-// ResumeSession loads a suspended session into memory, so that its next program begins at once.
-func ResumeSession(ctx context.Context, c *Client, name string) (*Session, error) {
-	return post[*Session](ctx, c, sessionPath(name, "/resume"), struct{}{})
+// Resume loads a suspended session into memory, so that its next program begins at once.
+func (c SessionClient) Resume(ctx context.Context, name string) (*Session, error) {
+	return post[*Session](ctx, c.client, sessionPath(name, "/resume"), struct{}{})
 }
 
-// ExportSession writes a session to w as a single file. With a passphrase, any Biplane that is
+// Export writes a session to w as a single file. With a passphrase, any Biplane that is
 // given it can import the file. Without one, only the Biplane that exported it can.
-func (c *Client) ExportSession(ctx context.Context, name, passphrase string, w io.Writer) error {
+func (c SessionClient) Export(ctx context.Context, name, passphrase string, w io.Writer) error {
 	body, err := json.Marshal(SessionSource{Passphrase: passphrase})
 	if err != nil {
 		return err
 	}
-	return c.download(ctx, http.MethodPost, sessionPath(name, "/export"), body, w)
+	return c.client.download(ctx, http.MethodPost, sessionPath(name, "/export"), body, w)
 }
 
-// ImportSession creates a session from the output of ExportSession.
-func (c *Client) ImportSession(ctx context.Context, name, passphrase string, r io.Reader) (*Session, error) {
+// Import creates a session from the output of Export.
+func (c SessionClient) Import(ctx context.Context, name, passphrase string, r io.Reader) (*Session, error) {
 	header := http.Header{}
 	if passphrase != "" {
 		header.Set(PassphraseHeader, base64.StdEncoding.EncodeToString([]byte(passphrase)))
 	}
 	var out Session
-	if err := c.upload(ctx, sessionPath(name, ""), header, r, &out); err != nil {
+	if err := c.client.upload(ctx, sessionPath(name, ""), header, r, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil
 }
 
 // ReadFile writes the content of a session's file to w.
-func (c *Client) ReadFile(ctx context.Context, session, path string, w io.Writer) error {
-	return c.download(ctx, http.MethodGet, sessionPath(session, "/files?"+url.Values{"path": {path}}.Encode()), nil, w)
+func (c SessionClient) ReadFile(ctx context.Context, session, path string, w io.Writer) error {
+	return c.client.download(ctx, http.MethodGet, sessionPath(session, "/files?"+url.Values{"path": {path}}.Encode()),
+		nil, w)
 }
 
 // WriteFile creates or replaces a file of a session with the content of r.
-func (c *Client) WriteFile(ctx context.Context, session, path string, r io.Reader) error {
-	return c.upload(ctx, sessionPath(session, "/files?"+url.Values{"path": {path}}.Encode()), nil, r, nil)
+func (c SessionClient) WriteFile(ctx context.Context, session, path string, r io.Reader) error {
+	return c.client.upload(ctx, sessionPath(session, "/files?"+url.Values{"path": {path}}.Encode()), nil, r, nil)
 }
 
 // StatFile returns information about a file or directory of a session.
-func (c *Client) StatFile(ctx context.Context, session, path string) (*FileInfo, error) {
-	return post[*FileInfo](ctx, c, sessionPath(session, "/files"), FileOp{Op: "stat", Path: path})
+func (c SessionClient) StatFile(ctx context.Context, session, path string) (*FileInfo, error) {
+	return post[*FileInfo](ctx, c.client, sessionPath(session, "/files"), FileOp{Op: "stat", Path: path})
 }
 
 // ListFiles returns the entries of a directory of a session.
-func (c *Client) ListFiles(ctx context.Context, session, path string) ([]DirEntry, error) {
-	return post[[]DirEntry](ctx, c, sessionPath(session, "/files"), FileOp{Op: "list", Path: path})
+func (c SessionClient) ListFiles(ctx context.Context, session, path string) ([]DirEntry, error) {
+	return post[[]DirEntry](ctx, c.client, sessionPath(session, "/files"), FileOp{Op: "list", Path: path})
 }
 
 // ChangeFile performs an operation that has no result.
-func (c *Client) ChangeFile(ctx context.Context, session string, op FileOp) error {
-	_, err := post[json.RawMessage](ctx, c, sessionPath(session, "/files"), op)
+func (c SessionClient) ChangeFile(ctx context.Context, session string, op FileOp) error {
+	_, err := post[json.RawMessage](ctx, c.client, sessionPath(session, "/files"), op)
 	return err
 }
 
-// Skills lists the user's skills and those shared by others.
-func (c *Client) Skills(ctx context.Context) ([]Skill, error) {
-	return get[[]Skill](ctx, c, "/skills")
+// A SkillClient manages skills.
+type SkillClient struct{ client *Client }
+
+// Skills returns the client of skills.
+func (c *Client) Skills() SkillClient { return SkillClient{c} }
+
+// List lists the user's skills and those shared by others.
+func (c SkillClient) List(ctx context.Context) ([]Skill, error) {
+	return get[[]Skill](ctx, c.client, "/skills")
 }
 
-// Skill returns a skill with its source.
-func (c *Client) Skill(ctx context.Context, name string) (*Skill, error) {
-	return get[*Skill](ctx, c, "/skills/"+url.PathEscape(name))
+// Get returns a skill with its source.
+func (c SkillClient) Get(ctx context.Context, name string) (*Skill, error) {
+	return get[*Skill](ctx, c.client, "/skills/"+url.PathEscape(name))
 }
 
-// ShareSkill shares a skill in its current version, or stops sharing it.
-func (c *Client) ShareSkill(ctx context.Context, name string, shared bool) error {
+// Share shares a skill in its current version, or stops sharing it.
+func (c SkillClient) Share(ctx context.Context, name string, shared bool) error {
 	verb := "/unshare"
 	if shared {
 		verb = "/share"
 	}
-	_, err := post[json.RawMessage](ctx, c, "/skills/"+url.PathEscape(name)+verb, struct{}{})
+	_, err := post[json.RawMessage](ctx, c.client, "/skills/"+url.PathEscape(name)+verb, struct{}{})
 	return err
 }
 
-// RemoveSkill removes a skill, also for the users it is shared with.
-func (c *Client) RemoveSkill(ctx context.Context, name string) error {
-	_, err := ask[struct{}](ctx, c, http.MethodDelete, "/skills/"+url.PathEscape(name), nil)
+// Remove removes a skill, also for the users it is shared with.
+func (c SkillClient) Remove(ctx context.Context, name string) error {
+	_, err := ask[struct{}](ctx, c.client, http.MethodDelete, "/skills/"+url.PathEscape(name), nil)
 	return err
 }
 

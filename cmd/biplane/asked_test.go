@@ -257,10 +257,11 @@ type approver struct {
 
 func (p *approver) sit(ctx context.Context) {
 	for ctx.Err() == nil {
-		list, err := p.c.client().Approvals(ctx, "", false)
+		list, err := p.c.client().Approvals().ListFor(ctx, "", false)
 		if err == nil {
 			for _, r := range list {
-				if _, err := p.c.client().Decide(ctx, r.ID, api.Decision{Approve: true, Digest: r.Digest}); err == nil {
+				if _, err := p.c.client().Approvals().Decide(ctx, r.ID, api.Decision{Approve: true,
+					Digest: r.Digest}); err == nil {
 					p.mu.Lock()
 					p.decided[r.ID]++
 					p.mu.Unlock()
@@ -277,7 +278,7 @@ func (p *approver) sit(ctx context.Context) {
 
 // command approves all pending requests with one process of the command line.
 func (p *approver) command(c *crash) {
-	list, err := c.client().Approvals(c.ctx, "", false)
+	list, err := c.client().Approvals().ListFor(c.ctx, "", false)
 	if err != nil || len(list) == 0 {
 		return
 	}
@@ -331,7 +332,7 @@ func (c *crash) told(m moment, jobs []*job, p *approver) {
 			c.session(k)
 		}
 	}
-	report, err := c.client().VerifyAudit(c.ctx, c.signed...)
+	report, err := c.client().Audit().Verify(c.ctx, c.signed...)
 	if err != nil || !report.OK {
 		c.Errorf("the record: %+v %v", report, err)
 	}
@@ -438,7 +439,7 @@ func (c *crash) approvedOf(m moment, j *job, d *api.ExecutionDetail, asked map[s
 			approved[string(r.Arguments)]++
 			continue
 		}
-		full, err := c.client().Approval(c.ctx, r.ID)
+		full, err := c.client().Approvals().Get(c.ctx, r.ID)
 		if err != nil {
 			c.Fatalf("Approval: %v", err)
 		}

@@ -45,7 +45,7 @@ func tamperRecord(ts *testscript.TestScript, file, record string) {
 		var seq int64
 		var packed []byte
 		ts.Check(rows.Scan(&seq, &packed))
-		leaf, err := leaves.UnpackLeaf(nil, packed, nil)
+		leaf, err := leaves.UnpackLeaf(nil, packed)
 		ts.Check(err)
 		if text := string(leaf); strings.Contains(text, `"part":"begun"`) &&
 			strings.Contains(text, `"record":"`+record+`"`) {

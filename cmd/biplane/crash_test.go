@@ -323,7 +323,7 @@ func (c *crash) check(p plan, jobs []*job) bool {
 func (c *crash) record(jobs []*job, found map[string]*api.ExecutionDetail) {
 	c.Helper()
 	client := c.client()
-	report, err := client.VerifyAudit(c.ctx, c.signed...)
+	report, err := client.Audit().Verify(c.ctx, c.signed...)
 	if err != nil {
 		c.Errorf("the record: %v", err)
 		return
@@ -336,14 +336,14 @@ func (c *crash) record(jobs []*job, found map[string]*api.ExecutionDetail) {
 		if found[j.label] == nil {
 			continue
 		}
-		entries, err := client.AuditRecords(c.ctx,
+		entries, err := client.Audit().ListRecords(c.ctx,
 			api.AuditQuery{Execution: found[j.label].ID, Tool: "ledger.write", Limit: 1000})
 		if err != nil || len(entries) < len(asked) {
 			c.Errorf("%s: the record has %d writes, and %d were sent (%v)", j.label, len(entries), len(asked), err)
 		}
 		c.oneRecord(found[j.label].ID)
 	}
-	checkpoint, err := client.Checkpoint(c.ctx)
+	checkpoint, err := client.Audit().MakeCheckpoint(c.ctx)
 	if err != nil {
 		c.Errorf("the record: %v", err)
 		return
@@ -583,7 +583,8 @@ func (c *crash) oneRecord(execution string) {
 		c.Errorf("execution = %s, d = %+v, err = %v, want err == nil && (d.Error == nil || "+
 			"!strings.Contains(d.Error.Message, \"the end of the journal is gone\"))", execution, d, err)
 	}
-	entries, err := c.client().AuditRecords(c.ctx, api.AuditQuery{Kind: "call", Execution: execution, Limit: 1000})
+	entries, err := c.client().Audit().ListRecords(c.ctx, api.AuditQuery{Kind: "call", Execution: execution,
+		Limit: 1000})
 	if err != nil {
 		c.Errorf("the record: %v", err)
 	}

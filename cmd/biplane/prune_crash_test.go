@@ -64,7 +64,7 @@ func (c *crash) fillRecord() int {
 	if err != nil || x.State != api.StateDone {
 		c.Fatalf("Run: %+v, %v", x, err)
 	}
-	point, err := c.client().Checkpoint(c.ctx)
+	point, err := c.client().Audit().MakeCheckpoint(c.ctx)
 	if err != nil {
 		c.Fatalf("Checkpoint: %v", err)
 	}
@@ -185,11 +185,11 @@ func (c *crash) operate(o operation, n int) (steps, text string, err error) {
 func (c *crash) hasCalls(calls int) bool {
 	c.Helper()
 	c.begin()
-	report, err := c.client().VerifyAudit(c.ctx, c.signed...)
+	report, err := c.client().Audit().Verify(c.ctx, c.signed...)
 	if err != nil || !report.OK {
 		c.Errorf("verify: %+v, %v", report, err)
 	}
-	records, err := c.client().AuditRecords(c.ctx, api.AuditQuery{Tool: "ledger.read", Limit: 1000})
+	records, err := c.client().Audit().ListRecords(c.ctx, api.AuditQuery{Tool: "ledger.read", Limit: 1000})
 	if err != nil || len(records) != calls {
 		c.Errorf("the record has %d calls, %v, want %d", len(records), err, calls)
 	}

@@ -57,13 +57,13 @@ type judge struct {
 // sit decides until ctx is done.
 func (j *judge) sit(ctx context.Context) {
 	for ctx.Err() == nil {
-		list, err := j.c.client().Approvals(ctx, "", false)
+		list, err := j.c.client().Approvals().ListFor(ctx, "", false)
 		if err != nil {
 			continue // the process was killed
 		}
 		for _, r := range list {
 			key := keyOf(r)
-			d, err := j.c.client().Decide(ctx, r.ID,
+			d, err := j.c.client().Approvals().Decide(ctx, r.ID,
 				api.Decision{Approve: !strings.HasSuffix(key, refused), Digest: r.Digest, Note: "as " + key})
 			if err == nil && d.ID == r.ID {
 				j.mu.Lock()
@@ -160,7 +160,7 @@ func (c *crash) settled() (all []api.Approval) {
 	c.Helper()
 	waitFor(c.T, "no request waits where nothing runs", func() bool {
 		var err error
-		if all, err = c.client().Approvals(c.ctx, "", true); err != nil {
+		if all, err = c.client().Approvals().ListFor(c.ctx, "", true); err != nil {
 			c.Fatalf("Approvals: %v", err)
 		}
 		return !slices.ContainsFunc(all, func(r api.Approval) bool {

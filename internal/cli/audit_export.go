@@ -69,7 +69,7 @@ and exits with 1.`,
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				var flaw *api.FlawError
 				export := func(w io.Writer) error {
-					return splitFlaw(client.ExportAudit(ctx, format, from, to, w), &flaw)
+					return splitFlaw(client.Audit().Export(ctx, format, from, to, w), &flaw)
 				}
 				if file == "" || file == "-" {
 					if err := export(a.Out); err != nil {
@@ -139,7 +139,7 @@ If verification of the record fails, the folder says so, and the command exits w
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				var flaw *api.FlawError
 				n, err := writeEvidence(args[0], func(w io.Writer) error {
-					return splitFlaw(client.AuditEvidence(ctx, from, to, w), &flaw)
+					return splitFlaw(client.Audit().WriteEvidence(ctx, from, to, w), &flaw)
 				})
 				if err != nil {
 					return err

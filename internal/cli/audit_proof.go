@@ -95,12 +95,12 @@ const progressTime = 500 * time.Millisecond
 func verifyRecord(ctx context.Context, client *api.Client, held []string, progress io.Writer) (*api.AuditReport,
 	error) {
 	if !isTerminal(progress) {
-		return client.VerifyAudit(ctx, held...)
+		return client.Audit().Verify(ctx, held...)
 	}
 	polling, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { showProgress(polling, client, progress) })
-	r, err := client.VerifyAudit(ctx, held...)
+	r, err := client.Audit().Verify(ctx, held...)
 	stop()
 	wg.Wait()
 	return r, err
@@ -117,7 +117,7 @@ func showProgress(ctx context.Context, client *api.Client, progress io.Writer) {
 			return
 		case <-t.C:
 		}
-		if s, err := client.Audit(ctx); err == nil && s.Verifying != nil {
+		if s, err := client.Audit().ReadState(ctx); err == nil && s.Verifying != nil {
 			fmt.Fprintf(progress, "\r\x1b[Kverified: %d of %d entries (%d %%)", s.Verifying.Leaves, s.Verifying.Size,
 				100*s.Verifying.Leaves/s.Verifying.Size)
 		}
@@ -281,7 +281,7 @@ with --checkpoint, for the last one in a file.`,
 				at = held[len(held)-1]
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				p, err := client.ProveAudit(ctx, args[0], at)
+				p, err := client.Audit().ProveRecord(ctx, args[0], at)
 				if err != nil {
 					return err
 				}
@@ -359,7 +359,7 @@ is for the first of them; all of them are checked.`,
 }
 
 func (a *app) makeCheckpoint(ctx context.Context, client *api.Client, file, output string) error {
-	made, err := client.Checkpoint(ctx)
+	made, err := client.Audit().MakeCheckpoint(ctx)
 	if err != nil {
 		return err
 	}
@@ -384,7 +384,7 @@ func (a *app) makeCheckpoint(ctx context.Context, client *api.Client, file, outp
 }
 
 func (a *app) listCheckpoints(ctx context.Context, client *api.Client, output string) error {
-	all, err := client.Checkpoints(ctx)
+	all, err := client.Audit().ListCheckpoints(ctx)
 	if err != nil {
 		return err
 	}
@@ -404,7 +404,7 @@ func (a *app) listCheckpoints(ctx context.Context, client *api.Client, output st
 func (a *app) proveGrowth(ctx context.Context, client *api.Client, file string, older []string) error {
 	first := ""
 	for i, old := range older {
-		p, err := client.ProveConsistency(ctx, old)
+		p, err := client.Audit().ProveConsistency(ctx, old)
 		if err != nil {
 			return &failure{err: err, code: exitFailed}
 		}
@@ -434,7 +434,7 @@ people who will check proofs, before there is anything to prove.`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				s, err := client.Audit(ctx)
+				s, err := client.Audit().ReadState(ctx)
 				if err != nil {
 					return err
 				}

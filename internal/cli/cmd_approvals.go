@@ -53,7 +53,7 @@ func approvalsListCommand(a *app) *cobra.Command {
 				if fair {
 					most = api.MaxApprovals
 				}
-				list, err := client.ApprovalPage(ctx,
+				list, err := client.Approvals().List(ctx,
 					api.ApprovalFilter{Execution: execution, All: all, Before: before, Limit: most})
 				if err != nil {
 					return err
@@ -139,7 +139,7 @@ func fetchArguments(ctx context.Context, client *api.Client, list []api.Approval
 		if !leftOut(&list[i]) {
 			continue
 		}
-		r, err := client.Approval(ctx, list[i].ID)
+		r, err := client.Approvals().Get(ctx, list[i].ID)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,8 @@ func approvalsShowCommand(a *app) *cobra.Command {
 		Args:              exactlyOne("ID", "the id of a request"),
 		ValidArgsFunction: a.completeApprovals,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return printOne(a, cmd, output, (*api.Client).Approval, args[0], showApproval)
+			return printOne(a, cmd, output, getterOf((*api.Client).Approvals, api.ApprovalClient.Get), args[0],
+				showApproval)
 		},
 	}
 	addOutput(c, &output)
@@ -245,9 +246,10 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 				}
 				var errs []error
 				for _, id := range ids {
-					r, err := client.Approval(ctx, id)
+					r, err := client.Approvals().Get(ctx, id)
 					if err == nil {
-						r, err = client.Decide(ctx, id, api.Decision{Approve: approve, Digest: r.Digest, Note: note})
+						r, err = client.Approvals().Decide(ctx, id, api.Decision{Approve: approve, Digest: r.Digest,
+							Note: note})
 					}
 					if err != nil {
 						errs = append(errs, err)
@@ -284,7 +286,7 @@ func (a *app) describeDecisions(ctx context.Context, client *api.Client, decided
 			}
 			continue
 		}
-		now, err := client.Approval(ctx, r.ID)
+		now, err := client.Approvals().Get(ctx, r.ID)
 		if err != nil {
 			return err
 		}
@@ -321,7 +323,7 @@ func requestIDs(ctx context.Context, client *api.Client, args []string) (ids []s
 			ids = append(ids, arg)
 			continue
 		}
-		all, err := client.Approvals(ctx, arg, false)
+		all, err := client.Approvals().ListFor(ctx, arg, false)
 		if err != nil {
 			return nil, err
 		}
@@ -339,7 +341,7 @@ func requestIDs(ctx context.Context, client *api.Client, args []string) (ids []s
 func (a *app) completeApprovals(cmd *cobra.Command, args []string,
 	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-		all, err := client.Approvals(ctx, "", false)
+		all, err := client.Approvals().ListFor(ctx, "", false)
 		for _, r := range all {
 			if strings.HasPrefix(r.ID, prefix) {
 				out = append(out, r.ID+"\t"+r.Tool)

@@ -89,7 +89,7 @@ with CHANGED as its outcome. The problem is reported on standard error, and the 
 				return usageError("--limit is from 1 to 1000, not %d", q.Limit)
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				all, err := client.AuditRecords(ctx, q)
+				all, err := client.Audit().ListRecords(ctx, q)
 				if err != nil {
 					return err
 				}
@@ -270,7 +270,7 @@ the command exits with 1.`,
 		Args:    exactlyOne("RECORD", "the id of a record, as audit list shows it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				r, err := client.AuditRecord(ctx, args[0])
+				r, err := client.Audit().ReadRecord(ctx, args[0])
 				if err != nil {
 					return err
 				}

@@ -43,7 +43,7 @@ First a checkpoint of the record is made, which biplane restore compares the res
 				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				point, err := client.Checkpoint(ctx)
+				point, err := client.Audit().MakeCheckpoint(ctx)
 				if err != nil {
 					return err
 				}

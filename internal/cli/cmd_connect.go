@@ -103,7 +103,7 @@ type connector struct {
 }
 
 func (a *connector) signOut(ctx context.Context) error {
-	out, err := a.client.SignOut(ctx, a.target)
+	out, err := a.client.SignIns().SignOut(ctx, a.target)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (a *connector) signIn(ctx context.Context) error {
 		own = listenRedirect(ctx, 0, a.redirects)
 		defer func() { own.stopListening() }()
 	}
-	in, err := a.client.BeginSignIn(ctx, a.target, own.portNumber())
+	in, err := a.client.SignIns().Begin(ctx, a.target, own.portNumber())
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (a *connector) waitForPerson(ctx context.Context, in *api.SignIn) (*api.Sig
 		if ctx.Err() != nil {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 			defer cancel()
-			_ = a.client.CancelSignIn(end, a.target, in.ID) // the process may be gone
+			_ = a.client.SignIns().Cancel(end, a.target, in.ID) // the process may be gone
 		}
 	}()
 	fmt.Fprintf(a.Err, "To sign in to %s, open this address in a browser:\n\n  %s\n\n", cleanLine(in.Upstream),
@@ -177,7 +177,7 @@ func (a *connector) waitForPerson(ctx context.Context, in *api.SignIn) (*api.Sig
 			if !ok && f.paste {
 				stop()
 				<-done
-				_ = a.client.CancelSignIn(ctx, a.target, in.ID) // an error only means that the attempt is over
+				_ = a.client.SignIns().Cancel(ctx, a.target, in.ID) // an error only means that the attempt is over
 				return nil, usageError(
 					"no address was pasted: write the address that the browser was redirected to on standard input")
 			}
@@ -200,7 +200,7 @@ func (a *connector) waitForPerson(ctx context.Context, in *api.SignIn) (*api.Sig
 // pasteAddress passes on the address at which the browser ended. It reports whether that was
 // accepted.
 func (a *connector) pasteAddress(ctx context.Context, in *api.SignIn, text string) bool {
-	_, err := a.client.PasteSignIn(ctx, a.target, in.ID, text)
+	_, err := a.client.SignIns().Paste(ctx, a.target, in.ID, text)
 	if err != nil && ctx.Err() == nil {
 		// if that ended the attempt, awaitSignIn has the result
 		fmt.Fprintln(a.Err, "biplane: "+cleanLine(toAPIError(err).Message))
@@ -217,7 +217,7 @@ type signInResult struct {
 // awaitSignIn polls until the attempt is over.
 func (a *connector) awaitSignIn(ctx context.Context, in *api.SignIn) signInResult {
 	for {
-		now, err := a.client.SignIn(ctx, a.target, in.ID)
+		now, err := a.client.SignIns().Get(ctx, a.target, in.ID)
 		if err != nil || now.State != api.SignInWaiting {
 			return signInResult{now, err}
 		}

@@ -136,7 +136,7 @@ func (t *transfer) copyIn(from string, dst location) error {
 			from, info.Mode().Type())
 	}
 	to := dst.path
-	at, err := t.client.StatFile(t.ctx, dst.session, to)
+	at, err := t.client.Sessions().StatFile(t.ctx, dst.session, to)
 	there := err == nil && at.Dir
 	if err != nil && !isMissing(err) {
 		return err
@@ -195,7 +195,7 @@ func (t *transfer) putTree(from, session, to string) error {
 // makeDirectory creates a directory in a session, with its parents. It also accepts ./workspace and
 // ./skills, which always exist.
 func (t *transfer) makeDirectory(session, at string) error {
-	return t.client.ChangeFile(t.ctx, session, api.FileOp{Op: "mkdir", Path: at, Recursive: true})
+	return t.client.Sessions().ChangeFile(t.ctx, session, api.FileOp{Op: "mkdir", Path: at, Recursive: true})
 }
 
 func (t *transfer) putFile(name string, open func(string) (*os.File, error), session, to string) error {
@@ -209,7 +209,7 @@ func (t *transfer) putFile(name string, open func(string) (*os.File, error), ses
 
 func (t *transfer) putReader(r io.Reader, session, to string) error {
 	n := &countingReader{Reader: r}
-	if err := t.client.WriteFile(t.ctx, session, to, n); err != nil {
+	if err := t.client.Sessions().WriteFile(t.ctx, session, to, n); err != nil {
 		return err
 	}
 	t.files++
@@ -232,7 +232,7 @@ func (c *countingReader) Read(p []byte) (int, error) {
 
 // copyOut copies out of a session.
 func (t *transfer) copyOut(src location, to string) error {
-	at, err := t.client.StatFile(t.ctx, src.session, src.path)
+	at, err := t.client.Sessions().StatFile(t.ctx, src.session, src.path)
 	switch {
 	case err != nil:
 		return err
@@ -241,7 +241,7 @@ func (t *transfer) copyOut(src location, to string) error {
 	case at.Dir && !t.recursive:
 		return usageError("%s is a directory: copy it with -r", cleanLine(src.path))
 	case to == "-":
-		return t.client.ReadFile(t.ctx, src.session, src.path, t.Out)
+		return t.client.Sessions().ReadFile(t.ctx, src.session, src.path, t.Out)
 	}
 	info, err := os.Stat(to)
 	there := err == nil && info.IsDir()
@@ -263,7 +263,7 @@ func (t *transfer) copyOut(src location, to string) error {
 		return t.getTree(src, to)
 	}
 	size, err := writeWhole(to, 0o644, func(w io.Writer) error {
-		return t.client.ReadFile(t.ctx, src.session, src.path, w)
+		return t.client.Sessions().ReadFile(t.ctx, src.session, src.path, w)
 	})
 	if err != nil {
 		return err
@@ -288,7 +288,7 @@ func (t *transfer) getTree(src location, to string) error {
 }
 
 func (t *transfer) getAll(root *os.Root, src location, below string) error {
-	items, err := t.client.ListFiles(t.ctx, src.session, src.path)
+	items, err := t.client.Sessions().ListFiles(t.ctx, src.session, src.path)
 	if err != nil {
 		return err
 	}
@@ -321,7 +321,7 @@ func (t *transfer) getFile(root *os.Root, src location, at string) error {
 	if err != nil {
 		return &api.Error{Kind: api.Unavailable, Message: "cp: " + err.Error()}
 	}
-	err = t.client.ReadFile(t.ctx, src.session, src.path, f)
+	err = t.client.Sessions().ReadFile(t.ctx, src.session, src.path, f)
 	if info, e := f.Stat(); e == nil {
 		t.bytes += info.Size()
 	}

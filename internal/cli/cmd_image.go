@@ -215,7 +215,7 @@ five minutes without a program.`,
 				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				i, err := api.WarmImage(ctx, client, args[0], req)
+				i, err := client.WarmImage(ctx, args[0], req)
 				if err != nil {
 					return err
 				}

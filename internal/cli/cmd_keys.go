@@ -42,7 +42,7 @@ func keysListCommand(a *app) *cobra.Command {
 		Example: "  biplane keys list\n  biplane keys list -o json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printAll(a, cmd, output, (*api.Client).Keys, tableOfKeys)
+			return printAll(a, cmd, output, listOf((*api.Client).Keys, api.KeyClient.List), tableOfKeys)
 		},
 	}
 	addOutput(c, &output)
@@ -121,7 +121,7 @@ role approver and this group decides.`,
 				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				k, err := client.CreateKey(ctx, req)
+				k, err := client.Keys().Create(ctx, req)
 				if err != nil {
 					return err
 				}
@@ -172,7 +172,7 @@ key is refused at once, and its connections are closed. With --grace it stays va
 				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				k, err := client.RotateKey(ctx, args[0], api.RotateRequest{GraceSeconds: s})
+				k, err := client.Keys().Rotate(ctx, args[0], api.RotateRequest{GraceSeconds: s})
 				if err != nil {
 					return err
 				}
@@ -197,7 +197,7 @@ programs can no longer call tools. Its name can't be used again, since the recor
 		Args:              exactlyOne("NAME", "the name of a key"),
 		ValidArgsFunction: a.completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return printOne(a, cmd, output, (*api.Client).RevokeKey, args[0],
+			return printOne(a, cmd, output, getterOf((*api.Client).Keys, api.KeyClient.Revoke), args[0],
 				func(w io.Writer, k *api.Key) { fmt.Fprintf(w, "Key %s is revoked.\n", cleanLine(k.Name)) })
 		},
 	}
@@ -211,7 +211,7 @@ func (a *app) completeKeys(cmd *cobra.Command, args []string, _ string) (names [
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-		all, err := client.Keys(ctx)
+		all, err := client.Keys().List(ctx)
 		for _, k := range all {
 			if k.State != api.KeyRevoked {
 				names = append(names, k.Name)

@@ -58,7 +58,7 @@ It needs a process that runs: without one there is no log.`,
 
 // printLog prints the last lines, and new ones if follow is set.
 func (a *app) printLog(ctx context.Context, client *api.Client, last int, follow bool, output string) error {
-	lines, err := api.ReadLogs(ctx, client, 0, false)
+	lines, err := client.ReadLogs(ctx, 0, false)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (a *app) printLog(ctx context.Context, client *api.Client, last int, follow
 				return err
 			}
 		}
-		if lines, err = api.ReadLogs(ctx, client, at, true); ctx.Err() != nil {
+		if lines, err = client.ReadLogs(ctx, at, true); ctx.Err() != nil {
 			return nil // interrupted
 		} else if err != nil {
 			return err

@@ -41,7 +41,7 @@ func notifyListCommand(a *app) *cobra.Command {
 }
 
 func listChannels(c *api.Client, ctx context.Context) ([]api.NoticeChannel, error) {
-	return api.Notices{Client: c}.ListChannels(ctx)
+	return c.Notices().ListChannels(ctx)
 }
 
 func channelTable(w io.Writer, all []api.NoticeChannel) {
@@ -70,7 +70,7 @@ func notifyTestCommand(a *app) *cobra.Command {
 				name = args[0]
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				all, err := api.Notices{Client: client}.SendTest(ctx, name)
+				all, err := client.Notices().SendTest(ctx, name)
 				if err != nil {
 					return err
 				}

@@ -110,7 +110,7 @@ and types of arguments.`,
 				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				r, err := client.CheckPolicy(ctx, files)
+				r, err := client.Policies().Check(ctx, files)
 				if err != nil {
 					return err
 				}
@@ -157,7 +157,7 @@ func policySchemaCommand(a *app) *cobra.Command {
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				s, err := client.PolicySchema(ctx)
+				s, err := client.Policies().ReadSchema(ctx)
 				if err == nil {
 					fmt.Fprint(a.Out, stripControls(s))
 				}
@@ -286,7 +286,7 @@ func policyExplainCommand(a *app) *cobra.Command {
 				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				x, err := client.ExplainPolicy(ctx, q)
+				x, err := client.Policies().Explain(ctx, q)
 				if err != nil {
 					return err
 				}
@@ -365,7 +365,8 @@ decided; they are counted.`,
 				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				r, err := client.ReplayPolicy(ctx, api.PolicyReplayRequest{Files: files, Since: time.Now().Add(-ago)})
+				r, err := client.Policies().Replay(ctx, api.PolicyReplayRequest{Files: files,
+					Since: time.Now().Add(-ago)})
 				if err != nil {
 					return err
 				}

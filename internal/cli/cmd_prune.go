@@ -101,7 +101,7 @@ func parseAges(ages map[string]*string, now time.Time) (todo []prunedKind, err e
 func pruneKind(ctx context.Context, client *api.Client, k *prunedKind, progress io.Writer) error {
 	shown := false
 	for {
-		s, err := api.PruneData(ctx, client, api.PruneRequest{Kind: k.Kind, Before: k.Before, DryRun: k.DryRun})
+		s, err := client.PruneData(ctx, api.PruneRequest{Kind: k.Kind, Before: k.Before, DryRun: k.DryRun})
 		if err != nil {
 			return err
 		}

@@ -180,7 +180,7 @@ func (a *app) printWaiting(ctx context.Context, client *api.Client, x *api.Execu
 			return err
 		}
 	}
-	all, err := client.Approvals(ctx, x.ID, false)
+	all, err := client.Approvals().ListFor(ctx, x.ID, false)
 	if err != nil {
 		return err
 	}

@@ -57,11 +57,11 @@ func sandboxesListCommand(a *app) *cobra.Command {
 }
 
 func listSandboxes(c *api.Client, ctx context.Context) ([]api.OwnSandbox, error) {
-	return api.SandboxClient{Client: c}.ListSandboxes(ctx)
+	return c.OwnSandboxes().ListSandboxes(ctx)
 }
 
 func readSandbox(c *api.Client, ctx context.Context, name string) (*api.OwnSandbox, error) {
-	return api.SandboxClient{Client: c}.ShowSandbox(ctx, name)
+	return c.OwnSandboxes().ShowSandbox(ctx, name)
 }
 
 func tableOfSandboxes(w io.Writer, all []api.OwnSandbox) {
@@ -133,7 +133,7 @@ func sandboxesCreateCommand(a *app) *cobra.Command {
 				r.Name = args[0]
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
-				client := api.SandboxClient{Client: c}
+				client := c.OwnSandboxes()
 				s, err := client.CreateSandbox(ctx, r)
 				if err != nil {
 					return err
@@ -174,7 +174,7 @@ it.`,
 				o.Input = string(in)
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
-				client := api.SandboxClient{Client: c}
+				client := c.OwnSandboxes()
 				if background {
 					v, err := client.UseSandbox(ctx, args[0], "start", o)
 					if err == nil {
@@ -223,7 +223,7 @@ func sandboxesLogsCommand(a *app) *cobra.Command {
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
-				client := api.SandboxClient{Client: c}
+				client := c.OwnSandboxes()
 				if len(args) == 1 {
 					v, err := client.UseSandbox(ctx, args[0], "processes", api.SandboxOperation{})
 					if err == nil {
@@ -312,7 +312,7 @@ func sandboxCommand(a *app, c *cobra.Command,
 	c.Args = exactlyOne("NAME", "the name or id of a sandbox")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-			s, err := change(api.SandboxClient{Client: client}, ctx, args[0])
+			s, err := change(client.OwnSandboxes(), ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -333,7 +333,7 @@ func sandboxesEndCommand(a *app) *cobra.Command {
 		Args:    exactlyOne("NAME", "the name or id of a sandbox"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
-				client := api.SandboxClient{Client: c}
+				client := c.OwnSandboxes()
 				if err := client.EndSandbox(ctx, args[0]); err != nil {
 					return err
 				}
@@ -361,7 +361,7 @@ output.`,
 				return usageError("cp: one of FROM and TO is NAME:PATH: biplane sandboxes cp data.csv work:data.csv")
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
-				client := api.SandboxClient{Client: c}
+				client := c.OwnSandboxes()
 				if to != "" {
 					if strings.HasSuffix(out, "/") || out == "" {
 						out = path.Join(out, path.Base(in))

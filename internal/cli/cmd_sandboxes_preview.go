@@ -27,7 +27,7 @@ Pages must use relative addresses.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
-				client := api.SandboxClient{Client: c}
+				client := c.OwnSandboxes()
 				if len(args) == 1 {
 					v, err := client.UseSandbox(ctx, args[0], "ports", api.SandboxOperation{})
 					if err != nil {

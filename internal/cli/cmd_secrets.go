@@ -48,7 +48,7 @@ func secretsListCommand(a *app) *cobra.Command {
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printAll(a, cmd, output, func(c *api.Client, ctx context.Context) ([]api.Secret, error) {
-				return c.ListSecrets(ctx, owner)
+				return c.Secrets().List(ctx, owner)
 			}, tableOfSecrets)
 		},
 	}
@@ -85,7 +85,7 @@ other users of the machine can see those.`,
 				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				s, err := client.SetSecret(ctx, owner, args[0], value)
+				s, err := client.Secrets().Set(ctx, owner, args[0], value)
 				if err != nil {
 					return err
 				}
@@ -155,7 +155,7 @@ func secretsRemoveCommand(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeSecrets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				if err := client.RemoveSecret(ctx, owner, args[0]); err != nil {
+				if err := client.Secrets().Remove(ctx, owner, args[0]); err != nil {
 					return err
 				}
 				return a.printOutput(output, map[string]string{"secret": args[0], "done": "remove"}, func(w io.Writer) {
@@ -189,7 +189,7 @@ func (a *app) completeSecrets(cmd *cobra.Command, args []string,
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-		all, err := client.ListSecrets(ctx, "")
+		all, err := client.Secrets().List(ctx, "")
 		for _, s := range all {
 			if strings.HasPrefix(s.Name, prefix) {
 				out = append(out, s.Name)

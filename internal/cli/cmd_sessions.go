@@ -55,7 +55,7 @@ func sessionsListCommand(a *app) *cobra.Command {
 		Example: "  biplane sessions list\n  biplane sessions list -o json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printAll(a, cmd, output, (*api.Client).Sessions, tableOfSessions)
+			return printAll(a, cmd, output, listOf((*api.Client).Sessions, api.SessionClient.List), tableOfSessions)
 		},
 	}
 	addOutput(c, &output)
@@ -124,7 +124,8 @@ func sessionsShowCommand(a *app) *cobra.Command {
 		Args:              exactlyOne("NAME", "the name of a session"),
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return printOne(a, cmd, output, (*api.Client).Session, args[0], showSession)
+			return printOne(a, cmd, output, getterOf((*api.Client).Sessions, api.SessionClient.Get), args[0],
+				showSession)
 		},
 	}
 	addOutput(c, &output)
@@ -141,7 +142,7 @@ func sessionsEndCommand(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				if err := client.EndSession(ctx, args[0]); err != nil {
+				if err := client.Sessions().End(ctx, args[0]); err != nil {
 					return err
 				}
 				return a.printOutput(output, map[string]string{"ended": args[0]},
@@ -165,7 +166,7 @@ func sessionsForkCommand(a *app) *cobra.Command {
 		ValidArgsFunction: a.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				s, err := client.ForkSession(ctx, args[0], args[1])
+				s, err := client.Sessions().Fork(ctx, args[0], args[1])
 				if err != nil {
 					return err
 				}
@@ -184,7 +185,7 @@ func sessionsSuspendCommand(a *app) *cobra.Command {
 		Long: `Moves a session that no program uses from memory to disk. Idle sessions are moved after a while anyway.
 The next program continues it.`,
 		Example: "  biplane sessions suspend work",
-	}, "suspended", api.SuspendSession)
+	}, "suspended", api.SessionClient.Suspend)
 }
 
 func sessionsResumeCommand(a *app) *cobra.Command {
@@ -195,17 +196,17 @@ func sessionsResumeCommand(a *app) *cobra.Command {
 anyway. The owner of the data folder must be running (biplane serve), or the session is suspended again
 when this command ends.`,
 		Example: "  biplane sessions resume work",
-	}, "in memory", api.ResumeSession)
+	}, "in memory", api.SessionClient.Resume)
 }
 
 // sessionCommand completes a command that changes the state of a session.
 func sessionCommand(a *app, c *cobra.Command, state string,
-	change func(context.Context, *api.Client, string) (*api.Session, error)) *cobra.Command {
+	change func(api.SessionClient, context.Context, string) (*api.Session, error)) *cobra.Command {
 	var output string
 	c.Args, c.ValidArgsFunction = exactlyOne("NAME", "the name of a session"), a.completeSessions(1)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-			s, err := change(ctx, client, args[0])
+			s, err := change(client.Sessions(), ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -249,10 +250,10 @@ file.`,
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if file == "-" {
-					return client.ExportSession(ctx, args[0], secret, a.Out)
+					return client.Sessions().Export(ctx, args[0], secret, a.Out)
 				}
 				size, err := writeWhole(file, 0o600, func(w io.Writer) error {
-					return client.ExportSession(ctx, args[0], secret, w)
+					return client.Sessions().Export(ctx, args[0], secret, w)
 				})
 				if err != nil {
 					return err
@@ -359,7 +360,7 @@ build of the engine is rebuilt from the session's journal if possible, and the o
 				in = a.readInput(cmd.Context())
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				s, err := client.ImportSession(ctx, name, secret, io.NopCloser(in))
+				s, err := client.Sessions().Import(ctx, name, secret, io.NopCloser(in))
 				if err != nil {
 					return err
 				}
@@ -378,7 +379,7 @@ build of the engine is rebuilt from the session's journal if possible, and the o
 // sessionNames returns the names of the sessions, for completion.
 func (a *app) sessionNames(ctx context.Context) (names []string) {
 	a.forCompletion(ctx, func(ctx context.Context, client *api.Client) error {
-		all, err := client.Sessions(ctx)
+		all, err := client.Sessions().List(ctx)
 		for _, s := range all {
 			names = append(names, s.Name)
 		}

@@ -29,15 +29,15 @@ was shared.`,
 	c.AddCommand(list, skillsShowCommand(a),
 		a.skillChange("share NAME", "Share the current version of a skill with others", "is shared as it is now",
 			func(ctx context.Context, c *api.Client, name string) error {
-				return c.ShareSkill(ctx, name, true)
+				return c.Skills().Share(ctx, name, true)
 			}),
 		a.skillChange("unshare NAME", "Stop sharing a skill", "is shared no more",
 			func(ctx context.Context, c *api.Client, name string) error {
-				return c.ShareSkill(ctx, name, false)
+				return c.Skills().Share(ctx, name, false)
 			}),
 		a.skillChange("rm NAME", "Remove a skill", "is removed",
 			func(ctx context.Context, c *api.Client, name string) error {
-				return c.RemoveSkill(ctx, name)
+				return c.Skills().Remove(ctx, name)
 			}))
 	return c
 }
@@ -50,7 +50,7 @@ func skillsListCommand(a *app) *cobra.Command {
 		Example: "  biplane skills list\n  biplane skills list -o json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printAll(a, cmd, output, (*api.Client).Skills, tableOfSkills)
+			return printAll(a, cmd, output, listOf((*api.Client).Skills, api.SkillClient.List), tableOfSkills)
 		},
 	}
 	addOutput(c, &output)
@@ -85,7 +85,7 @@ func skillsShowCommand(a *app) *cobra.Command {
 		Args:              exactlyOne("NAME", "the file name of a skill"),
 		ValidArgsFunction: a.completeSkills,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return printOne(a, cmd, output, (*api.Client).Skill, args[0],
+			return printOne(a, cmd, output, getterOf((*api.Client).Skills, api.SkillClient.Get), args[0],
 				func(w io.Writer, s *api.Skill) { fmt.Fprintln(w, stripControls(strings.TrimRight(s.Source, "\n"))) })
 		},
 	}
@@ -126,7 +126,7 @@ func (a *app) completeSkills(cmd *cobra.Command, args []string,
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-		all, err := client.Skills(ctx)
+		all, err := client.Skills().List(ctx)
 		for _, s := range all {
 			if strings.HasPrefix(s.Name, prefix) {
 				out = append(out, s.Name)

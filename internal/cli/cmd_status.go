@@ -57,10 +57,10 @@ func fetchStatus(c *api.Client, ctx context.Context) (r *statusReport, err error
 	if r.Upstreams, err = c.Upstreams(ctx); err != nil {
 		return nil, err
 	}
-	if r.Sessions, err = c.Sessions(ctx); err != nil {
+	if r.Sessions, err = c.Sessions().List(ctx); err != nil {
 		return nil, err
 	}
-	if r.Approvals, err = c.Approvals(ctx, "", false); err != nil {
+	if r.Approvals, err = c.Approvals().ListFor(ctx, "", false); err != nil {
 		return nil, err
 	}
 	page, err := c.Executions(ctx, api.ExecutionFilter{States: []string{api.StateRunning, api.StateWaiting},
@@ -69,7 +69,7 @@ func fetchStatus(c *api.Client, ctx context.Context) (r *statusReport, err error
 		return nil, err
 	}
 	r.Executions = page.Executions
-	r.Record, err = c.Audit(ctx)
+	r.Record, err = c.Audit().ReadState(ctx)
 	return r, err
 }
 

@@ -56,7 +56,7 @@ func (w *watcher) printRequests(ctx context.Context, client *api.Client) error {
 	if w.requests == nil {
 		return nil
 	}
-	list, err := client.Approvals(ctx, "", false)
+	list, err := client.Approvals().ListFor(ctx, "", false)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (w *watcher) printRequests(ctx context.Context, client *api.Client) error {
 			continue
 		}
 		delete(w.requests, id)
-		r, err := client.Approval(ctx, id)
+		r, err := client.Approvals().Get(ctx, id)
 		if isGone(err) {
 			continue
 		} else if err != nil {
@@ -196,7 +196,7 @@ const shownExecutions = 100
 
 // fetchState fetches what the view shows.
 func (s *screen) fetchState(ctx context.Context, client *api.Client) error {
-	list, err := client.Approvals(ctx, "", false)
+	list, err := client.Approvals().ListFor(ctx, "", false)
 	if ctx.Err() != nil {
 		return nil
 	} else if err != nil {
@@ -230,7 +230,7 @@ func (s *screen) findSelection() int {
 
 // selectRequest selects a request, and fetches all of it.
 func (s *screen) selectRequest(ctx context.Context, client *api.Client, id string) error {
-	r, err := client.Approval(ctx, id)
+	r, err := client.Approvals().Get(ctx, id)
 	if isGone(err) || ctx.Err() != nil {
 		return nil
 	} else if err != nil {
@@ -281,7 +281,7 @@ func (s *screen) decideSelection(ctx context.Context, client *api.Client, approv
 	case approve && !s.seen:
 		s.said = "press space to see all of the arguments first"
 	default:
-		done, err := client.Decide(ctx, r.ID, api.Decision{Approve: approve, Digest: r.Digest})
+		done, err := client.Approvals().Decide(ctx, r.ID, api.Decision{Approve: approve, Digest: r.Digest})
 		if err != nil {
 			s.said = toAPIError(err).Message
 			return nil

@@ -54,7 +54,7 @@ func (a *app) inPlace(ctx context.Context, client *api.Client, x *api.Execution)
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
-		all, err := client.Approvals(ctx, x.ID, false)
+		all, err := client.Approvals().ListFor(ctx, x.ID, false)
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +81,7 @@ func (a *app) inPlace(ctx context.Context, client *api.Client, x *api.Execution)
 
 // askDecision shows a request and asks for a decision. later reports that none was made.
 func (p *person) askDecision(ctx context.Context, client *api.Client, id string) (later bool, _ error) {
-	r, err := client.Approval(ctx, id)
+	r, err := client.Approvals().Get(ctx, id)
 	if err != nil {
 		return false, err
 	}
@@ -119,7 +119,7 @@ func (p *person) askDecision(ctx context.Context, client *api.Client, id string)
 		case "":
 			return true, nil
 		case "y", "yes", "n", "no":
-			_, err := client.Decide(ctx, id, api.Decision{Approve: said[0] == 'y', Digest: r.Digest})
+			_, err := client.Approvals().Decide(ctx, id, api.Decision{Approve: said[0] == 'y', Digest: r.Digest})
 			return false, err
 		}
 	}

@@ -71,6 +71,18 @@ func printOne[T any](a *app, cmd *cobra.Command, output string,
 	}, text)
 }
 
+// listOf makes a method of a part of the client into one of the client, for printAll.
+func listOf[P, T any](part func(*api.Client) P, list func(P, context.Context) (T, error),
+) func(*api.Client, context.Context) (T, error) {
+	return func(c *api.Client, ctx context.Context) (T, error) { return list(part(c), ctx) }
+}
+
+// getterOf makes a method of a part of the client into one of the client, for printOne.
+func getterOf[P, T any](part func(*api.Client) P, get func(P, context.Context, string) (T, error),
+) func(*api.Client, context.Context, string) (T, error) {
+	return func(c *api.Client, ctx context.Context, name string) (T, error) { return get(part(c), ctx, name) }
+}
+
 // printJSON writes v as indented JSON.
 func (a *app) printJSON(v any) error {
 	e := json.NewEncoder(a.Out)

@@ -264,12 +264,12 @@ func TestAPISignInPerPerson(t *testing.T) {
 	s.wantRun("bob", "you are bob@peer")
 	s.signIn("ann", "second@peer")
 	s.wantRun("ann", "you are second@peer")
-	if out, err := s.client("ann").SignOut(t.Context(), ownPeer); err != nil || out.Revoked {
+	if out, err := s.client("ann").SignIns().SignOut(t.Context(), ownPeer); err != nil || out.Revoked {
 		t.Errorf("SignOut: %+v, %v, want that the server has no way to revoke tokens", out, err)
 	}
 	s.wantRun("ann", "key:ann is not signed in")
 	// the tokens of a revoked key are deleted
-	if _, err := s.d.Client().RevokeKey(t.Context(), "bob"); err != nil {
+	if _, err := s.d.Client().Keys().Revoke(t.Context(), "bob"); err != nil {
 		t.Fatalf("RevokeKey: %v", err)
 	}
 	if n := s.countTokens("key:bob"); n != 0 {
@@ -292,11 +292,11 @@ func TestAPISignInShared(t *testing.T) {
 	if err != nil || len(up) == 0 || up[0].State != "needs sign-in" || up[0].Tools == 0 {
 		t.Errorf("upstreams: %+v, %v, want one with tools that needs sign-in", up, err)
 	}
-	if _, err := s.client("ann").BeginSignIn(t.Context(), ownPeer, 1); err == nil {
+	if _, err := s.client("ann").SignIns().Begin(t.Context(), ownPeer, 1); err == nil {
 		t.Error("a principal over the network changed the shared sign-in, want a refusal")
 	}
 	shared := api.SignInTarget{Upstream: "peer"}
-	in, err := s.d.Client().BeginSignIn(t.Context(), shared, 0)
+	in, err := s.d.Client().SignIns().Begin(t.Context(), shared, 0)
 	if err != nil || in.State != api.SignInWaiting {
 		t.Fatalf("BeginSignIn: %+v, %v, want one that waits", in, err)
 	}
@@ -306,7 +306,7 @@ func TestAPISignInShared(t *testing.T) {
 	}
 	resp.Body.Close()
 	for in.State == api.SignInWaiting {
-		if in, err = s.d.Client().SignIn(t.Context(), shared, in.ID); err != nil {
+		if in, err = s.d.Client().SignIns().Get(t.Context(), shared, in.ID); err != nil {
 			t.Fatalf("SignIn: %v", err)
 		}
 	}
@@ -347,7 +347,7 @@ func TestAPISignInOnPage(t *testing.T) {
 	if status, _, _ := b.do(t, http.MethodGet, to, nil, nil); status < 400 {
 		t.Errorf("the same response again: %d, want a refusal", status)
 	}
-	if _, err := s.d.Client().RevokeKey(t.Context(), "ann"); err != nil {
+	if _, err := s.d.Client().Keys().Revoke(t.Context(), "ann"); err != nil {
 		t.Fatalf("RevokeKey: %v", err)
 	}
 	p.mu.Lock()
@@ -378,23 +378,23 @@ func TestAPISignInAttacks(t *testing.T) {
 	of, other := s.begin("ann"), s.begin("bob")
 	to := consent(t, of.URL, "ann@peer")
 	p.wantWire(t, authorized)
-	_, err := s.client("bob").PasteSignIn(ctx, ownPeer, other.ID, to)
+	_, err := s.client("bob").SignIns().Paste(ctx, ownPeer, other.ID, to)
 	refused("a foreign state", err, api.Invalid)
-	_, err = s.client("ann").PasteSignIn(ctx, ownPeer, of.ID, change(to, "iss", "https://evil.example"))
+	_, err = s.client("ann").SignIns().Paste(ctx, ownPeer, of.ID, change(to, "iss", "https://evil.example"))
 	refused("an answer of another authorization server", err, api.Denied)
 	p.wantWire(t) // the code was not sent anywhere
 	mine, _ := url.Parse(other.URL)
-	_, err = s.client("bob").PasteSignIn(ctx, ownPeer, other.ID, change(to, "state", mine.Query().Get("state")))
+	_, err = s.client("bob").SignIns().Paste(ctx, ownPeer, other.ID, change(to, "state", mine.Query().Get("state")))
 	refused("a foreign code: the verifier is another one", err, api.Denied)
 	s.wantRun("bob", "key:bob is not signed in")
 	p.wantWire(t, "/token: authorization_code basic=true")
 	of = s.begin("ann")
 	to = consent(t, of.URL, "ann@peer")
-	if in, err := s.client("ann").PasteSignIn(ctx, ownPeer, of.ID, change(to, "iss", p.URL)); err != nil ||
+	if in, err := s.client("ann").SignIns().Paste(ctx, ownPeer, of.ID, change(to, "iss", p.URL)); err != nil ||
 		in.State != api.SignInDone {
 		t.Fatalf("PasteSignIn: %+v, %v, want done", in, err)
 	}
-	_, err = s.client("ann").PasteSignIn(ctx, ownPeer, of.ID, to)
+	_, err = s.client("ann").SignIns().Paste(ctx, ownPeer, of.ID, to)
 	refused("a replayed code", err, api.Conflict, api.NotFound)
 	s.wantRun("ann", "you are ann@peer")
 }
@@ -414,7 +414,7 @@ func TestAPISignInEndpoints(t *testing.T) {
 	p := newAPIPeer(t)
 	p.tokenURL = evil.URL + "/token"
 	s := newAPIScene(t, p, personal, "")
-	if _, err := s.client("ann").BeginSignIn(t.Context(), ownPeer, 1); err == nil ||
+	if _, err := s.client("ann").SignIns().Begin(t.Context(), ownPeer, 1); err == nil ||
 		!strings.Contains(err.Error(), "another host than its own: if people sign in there, set token_url") {
 		t.Errorf("a token endpoint elsewhere: %v, want a refusal", err)
 	}
@@ -423,13 +423,14 @@ func TestAPISignInEndpoints(t *testing.T) {
 	defer mover.Close()
 	s = newAPIScene(t, p, personal, ", token_url: '"+mover.URL+"/token'")
 	in := s.begin("ann")
-	if _, err := s.client("ann").PasteSignIn(t.Context(), ownPeer, in.ID, consent(t, in.URL, "ann@peer")); err == nil {
+	if _, err := s.client("ann").SignIns().Paste(t.Context(), ownPeer, in.ID, consent(t, in.URL,
+		"ann@peer")); err == nil {
 		t.Error("a token endpoint that redirects was followed, want an error")
 	}
 	s.stop()
 	p.openID, p.metadata = true, true
 	s = newAPIScene(t, p, personal, "")
-	if _, err := s.client("ann").BeginSignIn(t.Context(), ownPeer, 1); err == nil ||
+	if _, err := s.client("ann").SignIns().Begin(t.Context(), ownPeer, 1); err == nil ||
 		!strings.Contains(err.Error(), "is on another host: if people sign in there, set issuer") {
 		t.Errorf("an OpenID provider with a token endpoint elsewhere: %v, want a refusal", err)
 	}
@@ -477,7 +478,7 @@ func TestAPISignInOpenID(t *testing.T) {
 				s.wantRun("ann", "you are ann@peer")
 				return
 			}
-			if _, err := s.client("ann").BeginSignIn(t.Context(), ownPeer, 1); err == nil ||
+			if _, err := s.client("ann").SignIns().Begin(t.Context(), ownPeer, 1); err == nil ||
 				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("BeginSignIn: %v, want an error with %q", err, c.want)
 			}

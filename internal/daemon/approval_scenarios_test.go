@@ -207,7 +207,7 @@ var deciders = []scenario{
 		for _, who := range []string{"dave", "vera"} {
 			s.refused(s.as(who, true, id, ""), api.Denied)
 		}
-		if _, err := clientOf(s.d, s.keys["vera"]).Approval(s.Context(), id); err == nil {
+		if _, err := clientOf(s.d, s.keys["vera"]).Approvals().Get(s.Context(), id); err == nil {
 			s.Error("a viewer sees a request of somebody else's")
 		}
 		s.wrote()
@@ -247,7 +247,7 @@ var deciders = []scenario{
 			id := s.pending()[0].ID
 			s.refused(s.as("bot", true, id, ""), api.Denied)
 			s.refused(s.as("bot", false, id, ""), api.Denied)
-			records, err := s.client().AuditRecords(s.Context(), api.AuditQuery{Kind: "approval"})
+			records, err := s.client().Audit().ListRecords(s.Context(), api.AuditQuery{Kind: "approval"})
 			if err != nil || len(records) != 2 || records[0].Effect != "refused" || records[0].Principal != "key:bot" ||
 				records[1].Detail["wanted"] != "approved" {
 				s.Errorf("on record: %+v %v", records, err)
@@ -296,7 +296,7 @@ var changes = []scenario{
 		}
 		deadline := time.Now().Add(2 * time.Minute)
 		for again := id; ; { // it is asked about again
-			if all, err := s.client().Approvals(s.Context(), s.run, false); err == nil && len(all) == 1 {
+			if all, err := s.client().Approvals().ListFor(s.Context(), s.run, false); err == nil && len(all) == 1 {
 				again = all[0].ID
 			}
 			if again != id {
@@ -347,7 +347,7 @@ var changes = []scenario{
 		name := strings.TrimSuffix(s.label, "-")
 		s.inSession(name, "globalThis.n = 5")
 		s.begin("", api.RunRequest{Code: "n; " + one, Session: name})
-		if err := s.client().EndSession(s.Context(), name); err != nil {
+		if err := s.client().Sessions().End(s.Context(), name); err != nil {
 			s.Fatalf("EndSession: %v", err)
 		}
 		s.decides(true, s.pending()[0].ID, "")
@@ -488,7 +488,7 @@ var plans = []scenario{
 		s.done()
 		effects := map[string]string{}
 		for _, run := range []string{s.run, s.run + "_run"} {
-			all, err := s.client().AuditRecords(s.Context(), api.AuditQuery{Execution: run, Limit: 100})
+			all, err := s.client().Audit().ListRecords(s.Context(), api.AuditQuery{Execution: run, Limit: 100})
 			if err != nil {
 				s.Fatalf("AuditRecords: %v", err)
 			}

@@ -215,11 +215,11 @@ func (s *scene) mine() *api.Client {
 
 // as decides as the given user.
 func (s *scene) as(who string, approve bool, id, note string) error {
-	r, err := s.client().Approval(s.Context(), id)
+	r, err := s.client().Approvals().Get(s.Context(), id)
 	if err != nil {
 		return err
 	}
-	_, err = clientOf(s.d, s.keys[who]).Decide(s.Context(), id,
+	_, err = clientOf(s.d, s.keys[who]).Approvals().Decide(s.Context(), id,
 		api.Decision{Approve: approve, Digest: r.Digest, Note: note})
 	return err
 }
@@ -255,7 +255,7 @@ func (s *scene) waits(code string) []api.Approval {
 // pending returns the program's open requests.
 func (s *scene) pending() []api.Approval {
 	s.Helper()
-	all, err := s.client().Approvals(s.Context(), s.run, false)
+	all, err := s.client().Approvals().ListFor(s.Context(), s.run, false)
 	if err != nil || len(all) == 0 {
 		s.Fatalf("%d requests, %v", len(all), err)
 	}
@@ -280,7 +280,7 @@ func (s *scene) ends() *api.ExecutionDetail {
 			s.Fatalf("Journal: %v", err)
 		}
 		if d.State != api.StateRunning && d.State != api.StateWaiting { // its open requests are withdrawn soon
-			if left, err := s.client().Approvals(s.Context(), s.run, false); err == nil && len(left) == 0 {
+			if left, err := s.client().Approvals().ListFor(s.Context(), s.run, false); err == nil && len(left) == 0 {
 				return d
 			}
 		}

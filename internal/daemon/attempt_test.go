@@ -30,7 +30,7 @@ func TestAttemptsAreOnRecord(t *testing.T) {
 	seen := map[string]bool{}
 	attempts := func(path string) (n int) {
 		t.Helper()
-		all, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Tool: path})
+		all, err := d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Tool: path})
 		if err != nil {
 			t.Fatalf("AuditRecords: %v", err)
 		}

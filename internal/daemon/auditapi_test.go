@@ -32,7 +32,7 @@ func parsed(t *testing.T, text string) *config.Config {
 // records returns the records of a kind, newest first.
 func records(t *testing.T, c *api.Client, kind string) []api.AuditRecord {
 	t.Helper()
-	all, err := c.AuditRecords(t.Context(), api.AuditQuery{Kind: kind})
+	all, err := c.Audit().ListRecords(t.Context(), api.AuditQuery{Kind: kind})
 	if err != nil {
 		t.Fatalf("AuditRecords: %v", err)
 	}
@@ -150,18 +150,18 @@ func TestLedger(t *testing.T) {
 		x[1].Session != "work" {
 		t.Errorf("executions: %+v", x)
 	}
-	shown, err := c.AuditRecord(ctx, calls[2].ID)
+	shown, err := c.Audit().ReadRecord(ctx, calls[2].ID)
 	if err != nil || shown.Arguments.Text != `{"code":"1"}` || !shown.Arguments.Whole || len(shown.Leaves) != 2 {
 		t.Errorf("shown = %+v, err = %v, want err == nil && shown.Arguments.Text == `{\"code\":\"1\"}` "+
 			"&& shown.Arguments.Whole && len(shown.Leaves) == 2", shown, err)
 	}
-	if _, err := c.AuditRecord(ctx, "nothing"); err == nil || !strings.Contains(err.Error(), "audit list") {
+	if _, err := c.Audit().ReadRecord(ctx, "nothing"); err == nil || !strings.Contains(err.Error(), "audit list") {
 		t.Errorf("an unknown record: error %v, want one that names \"audit list\"", err)
 	}
 	for _, end := range []func() error{
-		func() error { return c.ExportSession(ctx, "work", "", &bytes.Buffer{}) },
-		func() error { _, err := c.ForkSession(ctx, "work", "other"); return err },
-		func() error { return c.EndSession(ctx, "work") },
+		func() error { return c.Sessions().Export(ctx, "work", "", &bytes.Buffer{}) },
+		func() error { _, err := c.Sessions().Fork(ctx, "work", "other"); return err },
+		func() error { return c.Sessions().End(ctx, "work") },
 	} {
 		if err := end(); err != nil {
 			t.Fatalf("end: %v", err)
@@ -175,7 +175,7 @@ func TestLedger(t *testing.T) {
 		"work export intent"}; !slices.Equal(did, want) {
 		t.Errorf("sessions: %q", did)
 	}
-	if err := c.EndSession(ctx, "none"); err == nil {
+	if err := c.Sessions().End(ctx, "none"); err == nil {
 		t.Fatal("a session that isn't there was ended")
 	}
 	if r := records(t, c, "session")[0]; r.Outcome != "failed" || r.ErrorKind != "not_found" {
@@ -195,17 +195,17 @@ func TestLedger(t *testing.T) {
 func TestLedgerProofs(t *testing.T) {
 	ctx := t.Context()
 	c := begun(t, nil)
-	state, err := c.Audit(ctx)
+	state, err := c.Audit().ReadState(ctx)
 	if err != nil {
 		t.Fatalf("Audit: %v", err)
 	}
-	first, err := c.Checkpoint(ctx)
+	first, err := c.Audit().MakeCheckpoint(ctx)
 	if err != nil || first.Size < state.Size || !strings.Contains(first.Checkpoint, first.Root) {
 		t.Fatalf("first = %+v, err = %v, want err == nil && first.Size >= state.Size && "+
 			"strings.Contains(first.Checkpoint, first.Root)", first, err)
 	}
 	call := records(t, c, "call")[0]
-	proof, err := c.ProveAudit(ctx, call.ID, first.Checkpoint)
+	proof, err := c.Audit().ProveRecord(ctx, call.ID, first.Checkpoint)
 	if err != nil {
 		t.Fatalf("ProveAudit: %v", err)
 	}
@@ -214,14 +214,14 @@ func TestLedgerProofs(t *testing.T) {
 		t.Errorf("got = %+v, err = %v, want err == nil && len(got.Leaves) == 2 && got.Leaves[0].Seq == "+
 			"call.Seq && got.Held && got.Size == first.Size", got, err)
 	}
-	later, err := c.Checkpoint(ctx)
+	later, err := c.Audit().MakeCheckpoint(ctx)
 	if err != nil || later.Size <= first.Size {
 		t.Fatalf("a later checkpoint: %v, %v, want a larger one", later, err)
 	}
 	if _, err := ledger.CheckProof(proof.Proof, state.Key, []string{later.Checkpoint}); err == nil {
 		t.Error("the proof is of another checkpoint")
 	}
-	growth, err := c.ProveConsistency(ctx, first.Checkpoint)
+	growth, err := c.Audit().ProveConsistency(ctx, first.Checkpoint)
 	if err != nil {
 		t.Fatalf("ProveConsistency: %v", err)
 	}
@@ -229,12 +229,12 @@ func TestLedgerProofs(t *testing.T) {
 		*got.Older != first.Size {
 		t.Errorf("got = %+v, err = %v, want err == nil && got.Older != nil && *got.Older == first.Size", got, err)
 	}
-	report, err := c.VerifyAudit(ctx, first.Checkpoint, later.Checkpoint)
+	report, err := c.Audit().Verify(ctx, first.Checkpoint, later.Checkpoint)
 	if err != nil || !report.OK || len(report.Outside) != 2 || !report.Outside[0].OK || report.Checkpoints < 2 {
 		t.Errorf("report = %+v, err = %v, want err == nil && report.OK && len(report.Outside) == 2 && "+
 			"report.Outside[0].OK && report.Checkpoints >= 2", report, err)
 	}
-	if all, err := c.Checkpoints(ctx); err != nil || len(all) < 2 || all[0].Size != first.Size {
+	if all, err := c.Audit().ListCheckpoints(ctx); err != nil || len(all) < 2 || all[0].Size != first.Size {
 		t.Errorf("all = %+v, err = %v, want err == nil && len(all) >= 2 && all[0].Size == first.Size", all, err)
 	}
 }
@@ -247,7 +247,7 @@ func TestLedgerExports(t *testing.T) {
 	c := begun(t, nil)
 	var out bytes.Buffer
 	from, to := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	if err := c.ExportAudit(ctx, "ocsf", from, to, &out); err != nil {
+	if err := c.Audit().Export(ctx, "ocsf", from, to, &out); err != nil {
 		t.Fatalf("ExportAudit: %v", err)
 	}
 	last := -1.0
@@ -263,14 +263,14 @@ func TestLedgerExports(t *testing.T) {
 	if n := strings.Count(out.String(), "\n"); n < 8 {
 		t.Errorf("%d events", n)
 	}
-	if err := c.ExportAudit(ctx, "xml", from, to, &out); err == nil || !strings.Contains(err.Error(), "ocsf, csv") {
+	if err := c.Audit().Export(ctx, "xml", from, to, &out); err == nil || !strings.Contains(err.Error(), "ocsf, csv") {
 		t.Errorf(`err = %v, want err != nil && strings.Contains(err.Error(), "ocsf, csv")`, err)
 	}
-	if err := c.ExportAudit(ctx, "csv", to, from, &out); err == nil {
+	if err := c.Audit().Export(ctx, "csv", to, from, &out); err == nil {
 		t.Error("a time that ends before it begins")
 	}
 	out.Reset()
-	if err := c.AuditEvidence(ctx, from, to, &out); err != nil {
+	if err := c.Audit().WriteEvidence(ctx, from, to, &out); err != nil {
 		t.Fatalf("AuditEvidence: %v", err)
 	}
 	z, err := zip.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))

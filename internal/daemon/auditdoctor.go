@@ -22,7 +22,7 @@ func checkRecord(ctx context.Context, c DoctorConfig, s *config.Config) []Check 
 		return []Check{{Part: part, Name: "log", Detail: "not looked at: " + tool.AsError(err).Msg}}
 	}
 	defer at.Close()
-	state, err := at.Client.Audit(ctx)
+	state, err := at.Client.Audit().ReadState(ctx)
 	if err != nil {
 		return []Check{{Part: part, Name: "log", Needed: true, Detail: tool.AsError(err).Msg}}
 	}

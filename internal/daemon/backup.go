@@ -127,7 +127,7 @@ func verifyFolder(ctx context.Context, c Config, checkpoint string) (_ *api.Audi
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, at.Close()) }()
-	report, err := at.Client.VerifyAudit(ctx, checkpoint)
+	report, err := at.Client.Audit().Verify(ctx, checkpoint)
 	if err != nil {
 		return nil, err
 	}

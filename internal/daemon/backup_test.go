@@ -41,7 +41,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		}
 	})
 	for _, name := range []string{"first", "second"} {
-		point, err := d.Client().Checkpoint(t.Context())
+		point, err := d.Client().Audit().MakeCheckpoint(t.Context())
 		if err != nil {
 			t.Fatalf("Checkpoint: %v", err)
 		}
@@ -97,7 +97,7 @@ func TestRestoreEndsExecutions(t *testing.T) {
 func moveFolder(t *testing.T, d *daemon.Daemon, dir string, stop func()) string {
 	t.Helper()
 	out, k := t.TempDir(), backupKey(t)
-	point, err := d.Client().Checkpoint(t.Context())
+	point, err := d.Client().Audit().MakeCheckpoint(t.Context())
 	if err != nil {
 		t.Fatalf("Checkpoint: %v", err)
 	}
@@ -121,11 +121,11 @@ func TestRestoreEndsApprovals(t *testing.T) {
 	raw(t, d, approverKey(t, d), "till_put", `{"n":1}`, "")
 	asked := pending(t, d, 1)[0]
 	yes := api.Decision{Approve: true, Digest: asked.Digest}
-	if _, err := d.Client().Decide(t.Context(), asked.ID, yes); err != nil {
+	if _, err := d.Client().Approvals().Decide(t.Context(), asked.ID, yes); err != nil {
 		t.Fatalf("Decide: %v", err)
 	}
 	restoredDir := moveFolder(t, d, dir, stop)
-	r, err := again(t, restoredDir, p).Client().Approval(t.Context(), asked.ID)
+	r, err := again(t, restoredDir, p).Client().Approvals().Get(t.Context(), asked.ID)
 	if err != nil || r.State != "withdrawn" {
 		t.Errorf("after the restore: %+v, %v, want a withdrawn request", r, err)
 	}
@@ -136,7 +136,7 @@ func TestDamagedBackup(t *testing.T) {
 	dir, out, k := t.TempDir(), t.TempDir(), backupKey(t)
 	d, stop := run(t, dir, "")
 	execute(t, d.Client(), `1`)
-	point, err := d.Client().Checkpoint(t.Context())
+	point, err := d.Client().Audit().MakeCheckpoint(t.Context())
 	if err != nil {
 		t.Fatalf("Checkpoint: %v", err)
 	}

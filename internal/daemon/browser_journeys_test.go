@@ -133,9 +133,9 @@ func (c *chrome) runWithChanges(t *testing.T, d *daemon.Daemon, key string) {
 
 // useSandbox uploads a file to a sandbox, suspends and resumes it, and captures the pages of
 // sandboxes and sessions.
-func (c *chrome) useSandbox(t *testing.T, client api.SandboxClient) {
+func (c *chrome) useSandbox(t *testing.T, client *api.Client) {
 	t.Helper()
-	x, err := client.CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "box"})
+	x, err := client.OwnSandboxes().CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "box"})
 	if err != nil {
 		t.Fatalf("CreateSandbox: %v", err)
 	}
@@ -154,7 +154,8 @@ func (c *chrome) useSandbox(t *testing.T, client api.SandboxClient) {
 		chromedp.SetUploadFiles("input[type=file]", []string{file}, chromedp.ByQuery),
 		click("form[action*=upload] button"), see(`a[href$="report.csv"]`), see(".state.idle"), click("button[value=suspend]"), see(".state.frozen"),
 		click("button[value=resume]"), see(".state.idle"))
-	v, err := client.UseSandbox(t.Context(), "box", "run", api.SandboxOperation{Command: "cat report.csv"})
+	v, err := client.OwnSandboxes().UseSandbox(t.Context(), "box", "run",
+		api.SandboxOperation{Command: "cat report.csv"})
 	if err != nil || v.Stdout != "a,b\n" {
 		t.Errorf("the uploaded file is %+v, %v", v, err)
 	}

@@ -121,5 +121,5 @@ func TestBrowserPreview(t *testing.T) {
 		t.Errorf("the page has run %d programs, %v", len(page.Executions), err)
 	}
 	b.do(t, b.ctx, chromedp.Navigate(r.d.URL()+"/"), chromedp.WaitVisible("header .who")) // still signed in
-	b.useSandbox(t, api.SandboxClient{Client: clientOf(r.d, boss)})
+	b.useSandbox(t, clientOf(r.d, boss))
 }

@@ -179,7 +179,7 @@ func pending(t *testing.T, d *daemon.Daemon, n int) (all []api.Approval) {
 	t.Helper()
 	until(t, func() (ok bool) {
 		var err error
-		if all, err = d.Client().Approvals(t.Context(), "", false); err != nil {
+		if all, err = d.Client().Approvals().ListFor(t.Context(), "", false); err != nil {
 			t.Fatalf("Approvals: %v", err)
 		}
 		return len(all) == n
@@ -358,7 +358,7 @@ func TestDecidedElsewhere(t *testing.T) {
 			}()
 			r := pending(t, d, 1)[0]
 			until(t, func() bool { return len(a.shown()) == 1 })
-			if _, err := d.Client().Decide(t.Context(), r.ID,
+			if _, err := d.Client().Approvals().Decide(t.Context(), r.ID,
 				api.Decision{Approve: true, Digest: r.Digest}); err != nil {
 				t.Fatalf("Decide: %v", err)
 			}
@@ -601,7 +601,7 @@ func TestWhatHappensBetween(t *testing.T) {
 // decideElsewhere decides through the API of the daemon.
 func decideElsewhere(approve bool) func(*testing.T, *daemon.Daemon, *till, api.Approval) {
 	return func(t *testing.T, d *daemon.Daemon, _ *till, r api.Approval) {
-		if _, err := d.Client().Decide(t.Context(), r.ID,
+		if _, err := d.Client().Approvals().Decide(t.Context(), r.ID,
 			api.Decision{Approve: approve, Digest: r.Digest}); err != nil {
 			t.Fatalf("Decide: %v", err)
 		}

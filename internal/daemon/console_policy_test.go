@@ -96,7 +96,8 @@ func TestConsolePolicyEdit(t *testing.T) {
 	if _, _, text := send(boss, "save", allowAll+otherFile, seen); !strings.Contains(text, "have changed since") {
 		t.Errorf("a change of policies that have changed is not refused: %s", text)
 	}
-	records, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: string(audit.KindPolicy), Limit: 1})
+	records, err := d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: string(audit.KindPolicy),
+		Limit: 1})
 	if err != nil || len(records) != 1 || records[0].Principal != "key:boss" ||
 		records[0].Detail["file"] != "own.cedar" {
 		t.Errorf("the record of the change: %+v, %v, want one by key:boss", records, err)

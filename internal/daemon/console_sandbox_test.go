@@ -22,7 +22,7 @@ func newConsoleBox(t *testing.T) (*tierRig, *browser, api.SandboxClient, string)
 	t.Helper()
 	r, _ := newOwnRig(t, "", "auth: { keys: true }\n")
 	key := makeKey(t, r.d, api.KeyRequest{Name: "ann", Scopes: []string{"mcp", "api"}})
-	c := api.SandboxClient{Client: clientOf(r.d, key)}
+	c := clientOf(r.d, key).OwnSandboxes()
 	x, err := c.CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "box"})
 	if err != nil {
 		t.Fatalf("CreateSandbox: %v", err)

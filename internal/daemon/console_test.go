@@ -242,7 +242,7 @@ func TestConsoleKeys(t *testing.T) {
 	if status != http.StatusOK || key == nil || !strings.Contains(page, `<span class="label">leads</span>`) {
 		t.Fatalf("the key is not created: %d %s", status, page)
 	}
-	if _, err := clientOf(d, key[1]).Approvals(t.Context(), "", false); err != nil {
+	if _, err := clientOf(d, key[1]).Approvals().ListFor(t.Context(), "", false); err != nil {
 		t.Errorf("the created key is not accepted: %v", err)
 	}
 	if page := checkPage(t, boss, "/keys"); strings.Contains(page, key[1]) || !strings.Contains(page, "github.*") {
@@ -276,10 +276,10 @@ func TestConsoleKeys(t *testing.T) {
 	}
 	limited := clientOf(d, makeKey(t, d, api.KeyRequest{Name: "limited", Roles: []string{"admin"},
 		Scopes: []string{"api"}, Tools: []string{"github.*"}}))
-	if _, err := limited.CreateKey(t.Context(), api.KeyRequest{Name: "wide"}); err == nil {
+	if _, err := limited.Keys().Create(t.Context(), api.KeyRequest{Name: "wide"}); err == nil {
 		t.Error("a key that is limited to tools created one that isn't")
 	}
-	if _, err := limited.RotateKey(t.Context(), "boss", api.RotateRequest{}); err == nil {
+	if _, err := limited.Keys().Rotate(t.Context(), "boss", api.RotateRequest{}); err == nil {
 		t.Error("a key that is limited to tools rotated one that isn't")
 	}
 }

@@ -206,7 +206,7 @@ func TestConsoleRecord(t *testing.T) {
 		t.Fatalf("Run: %v %v", runs, err)
 	}
 	aud, eve := signedIn(t, d, "aud", "auditor"), signedIn(t, d, "eve", "viewer")
-	records, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "call", Limit: 1})
+	records, err := d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: "call", Limit: 1})
 	if err != nil || len(records) != 1 {
 		t.Fatalf("AuditRecords: %v %v", records, err)
 	}

@@ -103,7 +103,7 @@ func TestTrialReads(t *testing.T) {
 	if now := journal(c.Journal(t.Context(), x.ID)); now.Version != was.Version {
 		t.Errorf("the trials changed the execution: %+v, was %+v", now, was)
 	}
-	records, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "call", Execution: x.ID})
+	records, err := d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: "call", Execution: x.ID})
 	if err != nil || len(records) != 3 {
 		t.Errorf("the record has %d calls of the execution (%v), want its own, the one made and the refused one",
 			len(records), err)

@@ -23,7 +23,7 @@ func TestEvents(t *testing.T) {
 		t.Fatalf("Upstreams: %v", err)
 	}
 	last := ""
-	err := api.Feed{Client: c}.FollowEvents(t.Context(), "of another process-1", func(e api.Event) error {
+	err := c.FollowEvents(t.Context(), "of another process-1", func(e api.Event) error {
 		last = e.ID
 		if e.Type != api.EventMissed {
 			t.Errorf("after an unknown event comes %+v, want missed", e)
@@ -47,7 +47,7 @@ func TestEvents(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		err := api.Feed{Client: c}.FollowEvents(ctx, last, func(e api.Event) error {
+		err := c.FollowEvents(ctx, last, func(e api.Event) error {
 			last = e.ID
 			if !slices.Contains(types, e.Type) {
 				return nil
@@ -67,11 +67,12 @@ func TestEvents(t *testing.T) {
 	if !slices.Equal(got, []string{"execution running", "approval pending"}) {
 		t.Errorf("the events are %q", got)
 	}
-	all, err := c.Approvals(t.Context(), x.ID, false)
+	all, err := c.Approvals().ListFor(t.Context(), x.ID, false)
 	if err != nil || len(all) != 1 {
 		t.Fatalf("Approvals: %v, %v", all, err)
 	}
-	if _, err := c.Decide(t.Context(), all[0].ID, api.Decision{Digest: all[0].Digest, Approve: true}); err != nil {
+	if _, err := c.Approvals().Decide(t.Context(), all[0].ID, api.Decision{Digest: all[0].Digest,
+		Approve: true}); err != nil {
 		t.Fatalf("Decide: %v", err)
 	}
 	if got := follow("execution done", api.EventExecution); len(got) != 1 {
@@ -86,8 +87,8 @@ func TestEventsOfRevokedKey(t *testing.T) {
 	c := clientOf(d, makeKey(t, d, api.KeyRequest{Name: "ci", Scopes: []string{"api"}}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := api.Feed{Client: c}.FollowEvents(ctx, "of another process-1", func(api.Event) error { // it is open
-		if _, err := d.Client().RevokeKey(t.Context(), "ci"); err != nil {
+	err := c.FollowEvents(ctx, "of another process-1", func(api.Event) error { // it is open
+		if _, err := d.Client().Keys().Revoke(t.Context(), "ci"); err != nil {
 			t.Errorf("RevokeKey: %v", err)
 		}
 		return nil

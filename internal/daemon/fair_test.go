@@ -69,14 +69,15 @@ func works(t *testing.T, d *daemon.Daemon, ann, boss string) {
 	} else {
 		resp.Body.Close()
 	}
-	if _, err := clientOf(d, boss).Decide(t.Context(), "apr_none", api.Decision{Approve: true}); err == nil ||
+	if _, err := clientOf(d, boss).Approvals().Decide(t.Context(), "apr_none",
+		api.Decision{Approve: true}); err == nil ||
 		!strings.Contains(err.Error(), "apr_none") {
 		t.Errorf("a decision: %v", err)
 	}
 	if _, err := d.Client().Executions(t.Context(), api.ExecutionFilter{}); err != nil {
 		t.Errorf("the command line lists executions: %v", err)
 	}
-	if _, err := d.Client().RevokeKey(t.Context(), "eve"); err != nil {
+	if _, err := d.Client().Keys().Revoke(t.Context(), "eve"); err != nil {
 		t.Errorf("eve's key can't be revoked: %v", err)
 	}
 }

@@ -30,7 +30,7 @@ func TestFindingsAreOnRecord(t *testing.T) {
 			if _, err := d.Client().Run(t.Context(), api.RunRequest{Code: tt.code, Language: tt.language}); err != nil {
 				t.Fatalf("Run: %v", err)
 			}
-			all, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Tool: "biplane.execute", Limit: 1})
+			all, err := d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Tool: "biplane.execute", Limit: 1})
 			if err != nil {
 				t.Fatalf("AuditRecords: %v", err)
 			}
@@ -62,7 +62,7 @@ func TestFindingsAreShownToApprovers(t *testing.T) {
 	check := func(d *daemon.Daemon) (faulty api.Approval) {
 		t.Helper()
 		for _, r := range pending(t, d, 2) {
-			shown, err := d.Client().Approval(t.Context(), r.ID)
+			shown, err := d.Client().Approvals().Get(t.Context(), r.ID)
 			if err != nil {
 				t.Fatalf("Approval: %v", err)
 			}
@@ -93,7 +93,7 @@ func TestFindingsAreShownToApprovers(t *testing.T) {
 			before.ID, before.Digest)
 	}
 	approve := api.Decision{Approve: true, Digest: after.Digest}
-	if _, err := d.Client().Decide(t.Context(), after.ID, approve); err != nil {
+	if _, err := d.Client().Approvals().Decide(t.Context(), after.ID, approve); err != nil {
 		t.Fatalf("Decide: %v", err)
 	}
 	pending(t, d, 1)
@@ -131,7 +131,8 @@ when { context.findings.contains("tls") };
 			t.Errorf("%s: failed %v: %s, want %q", tt.name, failed, text, tt.want)
 		}
 	}
-	refused, err := r.d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "execution", Effect: "deny", Limit: 10})
+	refused, err := r.d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: "execution", Effect: "deny",
+		Limit: 10})
 	if err != nil {
 		t.Fatalf("AuditRecords: %v", err)
 	}

@@ -97,7 +97,7 @@ func (p *shifty) asks(t *testing.T, d *daemon.Daemon, path string, want bool) {
 
 func weakerRecords(t *testing.T, d *daemon.Daemon, action string) (n int) {
 	t.Helper()
-	all, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: string(audit.KindTool)})
+	all, err := d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: string(audit.KindTool)})
 	if err != nil {
 		t.Fatalf("AuditRecords: %v", err)
 	}

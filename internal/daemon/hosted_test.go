@@ -88,7 +88,7 @@ network: { private: [127.0.0.0/8], ports: [%d] }
 			t.Errorf("it is described as %+v, want %q", u.Sandbox, text)
 		}
 	}
-	records, err := r.d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "call"})
+	records, err := r.d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: "call"})
 	if err != nil {
 		t.Fatalf("AuditRecords: %v", err)
 	}

@@ -67,7 +67,7 @@ func call(t *testing.T, s *mcp.ClientSession, name string, args map[string]any) 
 
 func makeKey(t *testing.T, d *daemon.Daemon, r api.KeyRequest) string {
 	t.Helper()
-	k, err := d.Client().CreateKey(t.Context(), r)
+	k, err := d.Client().Keys().Create(t.Context(), r)
 	if err != nil {
 		t.Fatalf("CreateKey: %v", err)
 	}
@@ -128,7 +128,7 @@ func TestTwoKeys(t *testing.T) {
 		t.Errorf("ann's second program: answer %v, error %v, want her variable + 1, 42", text, err)
 	}
 	for who, want := range map[string]string{ann: "key:ann", bob: "key:bob"} {
-		all, err := clientOf(d, who).Sessions(t.Context())
+		all, err := clientOf(d, who).Sessions().List(t.Context())
 		if err != nil || len(all) != 1 || all[0].Owner != want {
 			t.Errorf("the sessions of %s: %+v, %v, want only its own", want, all, err)
 		}
@@ -252,7 +252,7 @@ func TestRevoke(t *testing.T) {
 		waiting <- err
 	}()
 	until(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.waiting) == 1 })
-	if _, err := d.Client().RevokeKey(t.Context(), "ci"); err != nil {
+	if _, err := d.Client().Keys().Revoke(t.Context(), "ci"); err != nil {
 		t.Fatalf("RevokeKey: %v", err)
 	}
 	select {
@@ -297,7 +297,7 @@ func TestRevokedWhileItRuns(t *testing.T) {
 		done <- x
 	}()
 	until(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.waiting) == 1 })
-	if _, err := d.Client().RevokeKey(t.Context(), "ci"); err != nil {
+	if _, err := d.Client().Keys().Revoke(t.Context(), "ci"); err != nil {
 		t.Fatalf("RevokeKey: %v", err)
 	}
 	if x := execute(t, d.Client(), `await callTool("peer.meet", { n: 2 })`); x.Error != nil {
@@ -356,7 +356,7 @@ func TestTokens(t *testing.T) {
 	}
 	// Only an admin may use an admin's route.
 	share := func(credential string) error {
-		return errors.Join(clientOf(d, credential).ShareSkill(t.Context(), "none", true))
+		return errors.Join(clientOf(d, credential).Skills().Share(t.Context(), "none", true))
 	}
 	var e *api.Error
 	if err := share(token(nil)); !errors.As(err, &e) || e.Kind != api.Denied {

@@ -108,7 +108,7 @@ func TestProgramsReachPermittedHosts(t *testing.T) {
 	if err != nil || !strings.Contains(string(python.Value), "41") {
 		t.Errorf("python: %+v, %v", python, err)
 	}
-	records, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "call"})
+	records, err := d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: "call"})
 	if err != nil {
 		t.Fatalf("AuditRecords: %v", err)
 	}
@@ -146,7 +146,7 @@ func TestConnectionsAreSourcesAndWaysOut(t *testing.T) {
 	if x.State != api.StateWaiting || hits.Load() != 2 {
 		t.Errorf("%s, %d requests", x.State, hits.Load())
 	}
-	all, err := d.Client().Approvals(t.Context(), x.ID, false)
+	all, err := d.Client().Approvals().ListFor(t.Context(), x.ID, false)
 	if err != nil || len(all) != 1 || strings.Join(all[0].Labels, " ") != "pii untrusted" {
 		t.Errorf("all = %+v, err = %v, want err == nil && len(all) == 1 && strings.Join(all[0].Labels, "+
 			"\" \") == \"pii untrusted\"", all, err)
@@ -163,12 +163,12 @@ func TestAPersonDecidesOnAConnection(t *testing.T) {
 	if x.State != api.StateWaiting {
 		t.Fatalf("x = %+v, want x.State == api.StateWaiting", x)
 	}
-	all, err := d.Client().Approvals(t.Context(), x.ID, false)
+	all, err := d.Client().Approvals().ListFor(t.Context(), x.ID, false)
 	if err != nil || len(all) != 1 || all[0].Tool != "biplane.send" ||
 		!strings.Contains(string(all[0].Arguments), "pay") || hits.Load() != 0 {
 		t.Fatalf("all = %+v, err = %v", all, err)
 	}
-	if _, err := d.Client().Decide(t.Context(), all[0].ID,
+	if _, err := d.Client().Approvals().Decide(t.Context(), all[0].ID,
 		api.Decision{Approve: true, Digest: all[0].Digest}); err != nil {
 		t.Fatalf("Decide: %v", err)
 	}

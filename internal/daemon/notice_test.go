@@ -44,7 +44,7 @@ func TestNotices(t *testing.T) {
 	if strings.Contains(body, "12345") || strings.Contains(body, "local:") {
 		t.Errorf("the notice has arguments or a principal: %s", body)
 	}
-	all, err := api.Notices{Client: c}.SendTest(t.Context(), "hook")
+	all, err := c.Notices().SendTest(t.Context(), "hook")
 	if err != nil || len(all) != 1 || all[0].Error != "" || strings.Contains(all[0].Place, "secret-path") {
 		t.Errorf("the result of a test is %+v, %v", all, err)
 	}
@@ -65,7 +65,7 @@ func TestNoticesAfterReload(t *testing.T) {
 	d, e := runEdited(t, text)
 	sent := func(want ...string) {
 		t.Helper()
-		all, err := api.Notices{Client: d.Client()}.SendTest(t.Context(), "")
+		all, err := d.Client().Notices().SendTest(t.Context(), "")
 		if err != nil || len(all) != len(want) {
 			t.Fatalf("SendTest: %+v, %v, want %d channels", all, err, len(want))
 		}
@@ -82,7 +82,7 @@ func TestNoticesAfterReload(t *testing.T) {
 	}
 	sent("/second")
 	e.change("policy: open\n")
-	if all, err := (api.Notices{Client: d.Client()}).ListChannels(t.Context()); err != nil || len(all) != 0 {
+	if all, err := d.Client().Notices().ListChannels(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("the channels are %+v, %v, want none", all, err)
 	}
 }
@@ -106,7 +106,7 @@ func checkExpiring(t *testing.T, d *daemon.Daemon, got chan string, now time.Tim
 	for range 2 {
 		d.NoticeExpiries(t.Context(), now)
 	}
-	if _, err := (api.Notices{Client: d.Client()}).SendTest(t.Context(), "hook"); err != nil {
+	if _, err := d.Client().Notices().SendTest(t.Context(), "hook"); err != nil {
 		t.Errorf("SendTest: %v", err)
 	}
 	kinds := map[string]int{}

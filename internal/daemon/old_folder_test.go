@@ -145,14 +145,14 @@ func TestOldFolder(t *testing.T) {
 	s.open(t)
 	verify := func() {
 		t.Helper()
-		if r, err := s.client().VerifyAudit(t.Context()); err != nil || !r.OK {
+		if r, err := s.client().Audit().Verify(t.Context()); err != nil || !r.OK {
 			t.Errorf("the audit record: %+v, %v; want it whole", r, err)
 		}
 	}
 	verify()
 
 	// The API key is valid, and names the same person.
-	keys, err := s.client().Keys(t.Context())
+	keys, err := s.client().Keys().List(t.Context())
 	if err != nil || len(keys) != 1 || keys[0].Name != "carol" {
 		t.Errorf("keys: %+v, %v; want carol's", keys, err)
 	}
@@ -210,7 +210,7 @@ func TestOldFolder(t *testing.T) {
 			!strings.Contains(d.Error.Message, "it ran on another build of the engine") {
 			t.Errorf("the suspended execution: %+v, %v; want it interrupted", d, err)
 		}
-		requests, err := s.client().Approvals(t.Context(), s.run, true)
+		requests, err := s.client().Approvals().ListFor(t.Context(), s.run, true)
 		if err != nil || len(requests) != 1 || requests[0].State != "withdrawn" {
 			t.Errorf("its requests: %+v, %v; want one, withdrawn", requests, err)
 		}

@@ -22,7 +22,7 @@ func newOwnRig(t *testing.T, policies, more string) (*tierRig, api.SandboxClient
 	r.stop()
 	r.more = more
 	r.start(inProcesses+policies, nil)
-	return r, api.SandboxClient{Client: r.d.Client()}
+	return r, r.d.Client().OwnSandboxes()
 }
 
 // TestOwnSandboxNetwork checks that policy decides on the connections of a sandbox of one's own,
@@ -60,7 +60,7 @@ when { context.method == "GET" && context.path == "/json" };`, "network: { priva
 	if n := hits.Load(); n != 1 {
 		t.Errorf("the server received %d requests, want 1", n)
 	}
-	records, err := r.d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "call"})
+	records, err := r.d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: "call"})
 	if err != nil {
 		t.Fatalf("AuditRecords: %v", err)
 	}
@@ -104,7 +104,7 @@ limits: [{ what: egress, max: 20000, window: 1h, per: host, hosts: "127.*" }]
 			t.Errorf("over the budget: %q, notes %q, want %q", v.Stdout, v.Notes, want)
 		}
 	}
-	records, err := r.d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "call", Tool: "biplane.send"})
+	records, err := r.d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: "call", Tool: "biplane.send"})
 	if err != nil {
 		t.Fatalf("AuditRecords: %v", err)
 	}

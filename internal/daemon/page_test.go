@@ -152,7 +152,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("after signing out: %s", at)
 	}
 	b.signIn(t, boss, "/approvals")
-	if _, err := d.Client().RevokeKey(t.Context(), "boss"); err != nil {
+	if _, err := d.Client().Keys().Revoke(t.Context(), "boss"); err != nil {
 		t.Fatalf("RevokeKey: %v", err)
 	}
 	if _, at, _ := b.do(t, "GET", "/approvals", nil, nil); !strings.HasPrefix(at, "/sign-in") {
@@ -179,7 +179,7 @@ func TestPageIsClosed(t *testing.T) {
 		if err != nil {
 			t.Fatalf("Run: %v", err)
 		}
-		all, err := d.Client().Approvals(t.Context(), x.ID, false)
+		all, err := d.Client().Approvals().ListFor(t.Context(), x.ID, false)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("all = %v, err = %v, want err == nil && len(all) == 1", all, err)
 		}

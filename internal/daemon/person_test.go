@@ -93,7 +93,7 @@ func TestCredentialsPerPerson(t *testing.T) {
 		name := fmt.Sprintf("a%d", n)
 		key := makeKey(t, d, api.KeyRequest{Name: name, Scopes: []string{"api"}})
 		token := fmt.Sprintf("token-of-%d", n)
-		if _, err := d.Client().SetSecret(t.Context(), "key:"+name, "TOKEN", token); err != nil {
+		if _, err := d.Client().Secrets().Set(t.Context(), "key:"+name, "TOKEN", token); err != nil {
 			t.Fatalf("SetSecret: %v", err)
 		}
 		all.Go(func() {
@@ -109,7 +109,7 @@ func TestCredentialsPerPerson(t *testing.T) {
 	if got := run("stranger", key); !strings.Contains(got, "secret TOKEN is not set for key:stranger") {
 		t.Errorf("without a secret: %s", got)
 	}
-	if _, err := d.Client().SetSecret(t.Context(), "key:stranger", "TOKEN", "unknown-token"); err != nil {
+	if _, err := d.Client().Secrets().Set(t.Context(), "key:stranger", "TOKEN", "unknown-token"); err != nil {
 		t.Fatalf("SetSecret: %v", err)
 	}
 	if got := run("stranger", key); !strings.Contains(got, "set a valid secret: `biplane secrets set NAME --for me`") {
@@ -144,7 +144,7 @@ func TestResourcesPerPerson(t *testing.T) {
 	d, stop := runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0"})
 	for _, name := range []string{"ann", "bob"} {
 		key := makeKey(t, d, api.KeyRequest{Name: name, Scopes: []string{"api", "mcp"}})
-		if _, err := d.Client().SetSecret(t.Context(), "key:"+name, "TOKEN", "token-of-"+name); err != nil {
+		if _, err := d.Client().Secrets().Set(t.Context(), "key:"+name, "TOKEN", "token-of-"+name); err != nil {
 			t.Fatalf("SetSecret: %v", err)
 		}
 		c, err := agent(t, d, key)

@@ -55,7 +55,7 @@ func TestAPIsPerPerson(t *testing.T) {
 		want := fmt.Sprintf(`["owner of %s","owner of %s"]`, name, name)
 		if name == "stranger" {
 			want = "secret KEY is not set for key:stranger"
-		} else if _, err := d.Client().SetSecret(t.Context(), "key:"+name, "KEY", "secret-"+name); err != nil {
+		} else if _, err := d.Client().Secrets().Set(t.Context(), "key:"+name, "KEY", "secret-"+name); err != nil {
 			t.Fatalf("SetSecret: %v", err)
 		}
 		x, err := clientOf(d, key).Run(t.Context(),
@@ -102,7 +102,7 @@ func TestExecutablesPerPerson(t *testing.T) {
 		want := fmt.Sprintf("%[1]q,%[1]q", "env:"+name+"\nowner of "+name)
 		if name == "stranger" {
 			want = "secret KEY is not set for key:stranger"
-		} else if _, err := d.Client().SetSecret(t.Context(), "key:"+name, "KEY", "secret-"+name); err != nil {
+		} else if _, err := d.Client().Secrets().Set(t.Context(), "key:"+name, "KEY", "secret-"+name); err != nil {
 			t.Fatalf("SetSecret: %v", err)
 		}
 		all.Go(func() {

@@ -89,7 +89,7 @@ func TestSubscriptionsPerPerson(t *testing.T) {
 		if name == "stranger" {
 			continue
 		}
-		if _, err := d.Client().SetSecret(t.Context(), "key:"+name, "KEY", "of-"+name); err != nil {
+		if _, err := d.Client().Secrets().Set(t.Context(), "key:"+name, "KEY", "of-"+name); err != nil {
 			t.Fatalf("SetSecret: %v", err)
 		}
 		if err := agents[name].Subscribe(t.Context(), &mcp.SubscribeParams{URI: "own://notes"}); err != nil {
@@ -117,7 +117,7 @@ func TestSubscriptionsPerPerson(t *testing.T) {
 	if len(updates["ann"])+len(updates["bob"])+len(updates["stranger"]) > 0 {
 		t.Error("an agent was notified of another principal's resource")
 	}
-	if _, err := d.Client().SetSecret(t.Context(), "key:ann", "KEY", "new-of-ann"); err != nil {
+	if _, err := d.Client().Secrets().Set(t.Context(), "key:ann", "KEY", "new-of-ann"); err != nil {
 		t.Fatalf("SetSecret: %v", err)
 	}
 	if _, err := agents["ann"].ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "own://notes"}); err != nil {
@@ -163,7 +163,7 @@ func TestFoldersPerPerson(t *testing.T) {
 		want := `["I am ` + name + ` here","I am ` + name + `"]`
 		if name == "stranger" {
 			want = "secret TOKEN is not set for key:stranger"
-		} else if _, err := d.Client().SetSecret(t.Context(), "key:"+name, "TOKEN", "token-of-"+name); err != nil {
+		} else if _, err := d.Client().Secrets().Set(t.Context(), "key:"+name, "TOKEN", "token-of-"+name); err != nil {
 			t.Fatalf("SetSecret: %v", err)
 		}
 		x, err := clientOf(d, key).Run(t.Context(), api.RunRequest{Code: `[await own.who(), await own.py()]`})

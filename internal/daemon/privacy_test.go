@@ -176,7 +176,7 @@ func TestModelsSeeTokens(t *testing.T) {
 	send(d, "other", "send", `{ to: "x [EMAIL_1]" }`, `{"to":"x [EMAIL_1]"}`) // of another session
 
 	// A copy of the session knows its tokens, and so does the next process.
-	if _, err := local.ForkSession(t.Context(), "work", "copy"); err != nil {
+	if _, err := local.Sessions().Fork(t.Context(), "work", "copy"); err != nil {
 		t.Fatalf("ForkSession: %v", err)
 	}
 	stop()
@@ -188,14 +188,15 @@ func TestModelsSeeTokens(t *testing.T) {
 		t.Errorf("another spelling has another token: %s", out)
 	}
 	var file bytes.Buffer
-	if err := d.Client().ExportSession(t.Context(), "work", "a passphrase of some length", &file); err != nil {
+	if err := d.Client().Sessions().Export(t.Context(), "work", "a passphrase of some length", &file); err != nil {
 		t.Fatalf("ExportSession: %v", err)
 	}
-	if _, err := d.Client().ImportSession(t.Context(), "brought", "a passphrase of some length", &file); err != nil {
+	if _, err := d.Client().Sessions().Import(t.Context(), "brought", "a passphrase of some length",
+		&file); err != nil {
 		t.Fatalf("ImportSession: %v", err)
 	}
 	send(d, "brought", "send", `{ to: "[EMAIL_1]" }`, `{"to":"Ada@Example.com"}`)
-	if err := d.Client().EndSession(t.Context(), "work"); err != nil {
+	if err := d.Client().Sessions().End(t.Context(), "work"); err != nil {
 		t.Fatalf("EndSession: %v", err)
 	}
 	send(d, "work", "send", `{ to: "z [EMAIL_1]" }`, `{"to":"z [EMAIL_1]"}`) // it was deleted with its session

@@ -141,7 +141,7 @@ func TestFrozenSandboxesEnd(t *testing.T) {
 func awaitSuspended(t *testing.T, d *daemon.Daemon, name string) {
 	t.Helper()
 	for range time.Tick(20 * time.Millisecond) {
-		s, err := d.Client().Session(t.Context(), name)
+		s, err := d.Client().Sessions().Get(t.Context(), name)
 		if err != nil {
 			t.Fatalf("Session: %v", err)
 		}
@@ -152,7 +152,7 @@ func awaitSuspended(t *testing.T, d *daemon.Daemon, name string) {
 }
 
 func (r *tierRig) forkSession(from, to string) error {
-	_, err := r.d.Client().ForkSession(r.t.Context(), from, to)
+	_, err := r.d.Client().Sessions().Fork(r.t.Context(), from, to)
 	return err
 }
 
@@ -163,13 +163,13 @@ func TestProcessSessionAfterRestart(t *testing.T) {
 	r.checkLines("python", "s", line{"x = 5\nopen('f', 'w').write('kept')", "4", "(new)"})
 	for verb, err := range map[string]error{
 		"copied":   r.forkSession("s", "t"),
-		"exported": r.d.Client().ExportSession(t.Context(), "s", "secret", io.Discard),
+		"exported": r.d.Client().Sessions().Export(t.Context(), "s", "secret", io.Discard),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "can't be "+verb+": its programs run in a process sandbox") {
 			t.Errorf("%s: %v, want it refused with the reason", verb, err)
 		}
 	}
-	if s, err := r.d.Client().Session(t.Context(), "s"); err != nil || s.State != "frozen" {
+	if s, err := r.d.Client().Sessions().Get(t.Context(), "s"); err != nil || s.State != "frozen" {
 		t.Errorf("the session: %+v, %v, want it frozen", s, err)
 	}
 	r.stop()
@@ -219,7 +219,7 @@ when { context.arguments has tier && context.arguments.session == "stays" };`)
 	r.checkLines("python", "stays", line{"x = 1", "", "(new)"},
 		line{"import pwd\nx", "!policy stay", ""}, line{"x", "1", ""})
 	r.checkLines("python", "moves", line{"x = 1", "", "(new)"}, line{"import pwd\nx", "1", "the variables x moved"})
-	records, err := r.d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "execution"})
+	records, err := r.d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: "execution"})
 	if err != nil {
 		t.Fatalf("AuditRecords: %v", err)
 	}

@@ -110,7 +110,7 @@ profiles:
 	if err != nil || !strings.Contains(text, "5") {
 		t.Errorf("without a profile: %q, %v", text, err)
 	}
-	records, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Tool: "crm.echo", Limit: 100})
+	records, err := d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Tool: "crm.echo", Limit: 100})
 	if err != nil || !slices.ContainsFunc(records, func(r api.AuditRecord) bool {
 		return r.Detail["profile"] == "front" && r.Effect == "allow"
 	}) {
@@ -158,7 +158,7 @@ try { return await callTool(['crm', 'echo'].join('.'), {n: 9}) } catch (e) { ret
 	}
 	d, _ = runWith(t, daemon.Config{Settings: settings, DataDir: dir, Listen: "127.0.0.1:0", Version: "test",
 		Recover: true})
-	if _, err := d.Client().Decide(t.Context(), pending.ID,
+	if _, err := d.Client().Approvals().Decide(t.Context(), pending.ID,
 		api.Decision{Approve: true, Digest: pending.Digest}); err != nil {
 		t.Fatalf("Decide: %v", err)
 	}
@@ -172,7 +172,7 @@ try { return await callTool(['crm', 'echo'].join('.'), {n: 9}) } catch (e) { ret
 func awaitApproval(t *testing.T, d *daemon.Daemon) api.Approval {
 	t.Helper()
 	for {
-		all, err := d.Client().Approvals(t.Context(), "", false)
+		all, err := d.Client().Approvals().ListFor(t.Context(), "", false)
 		if err != nil {
 			t.Fatalf("Approvals: %v", err)
 		}

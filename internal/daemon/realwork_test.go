@@ -119,7 +119,7 @@ func (r *tierRig) checkWork(image, first, later, wantLater string) {
 		r.t.Fatalf("the first program of the session: %+v", x.Error)
 	}
 	for name, text := range sales {
-		if err := r.d.Client().WriteFile(r.t.Context(), "work", name, strings.NewReader(text)); err != nil {
+		if err := r.d.Client().Sessions().WriteFile(r.t.Context(), "work", name, strings.NewReader(text)); err != nil {
 			r.t.Fatalf("WriteFile: %v", err)
 		}
 	}

@@ -128,7 +128,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	over.Store(true)
 	work.Wait()
 	t.Logf("%d calls during 100 reloads", made.Load())
-	records, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "configuration", Limit: 200})
+	records, err := d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: "configuration", Limit: 200})
 	if err != nil || len(records) != 101 {
 		t.Errorf("%d records of configurations, %v, want 101", len(records), err)
 	}

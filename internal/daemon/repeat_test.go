@@ -29,7 +29,7 @@ func TestRepeatedRun(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another request") {
 		t.Errorf("another program with the same key: %v; want a conflict", err)
 	}
-	if _, err := c.VerifyAudit(ctx); err == nil || !strings.Contains(err.Error(), "accepts no Idempotency-Key") {
+	if _, err := c.Audit().Verify(ctx); err == nil || !strings.Contains(err.Error(), "accepts no Idempotency-Key") {
 		t.Errorf("a route without keys: %v; want a refusal", err)
 	}
 }

@@ -22,7 +22,7 @@ func TestNamesThatMeanNothingAreReported(t *testing.T) {
 @id("nobody") forbid (principal == User::"key:nobody", action == Action::"call", resource);`)
 	d, _ := run(t, dir, "policy: ./policies\nauth: { keys: true }\nstart_wait: 5s\nmcpServers:\n  peer: { url: '"+p.URL+
 		"', disabledTools: [ecko] }\n  off: { url: 'http://127.0.0.1:1/' }\n")
-	if _, err := d.Client().CreateKey(t.Context(),
+	if _, err := d.Client().Keys().Create(t.Context(),
 		api.KeyRequest{Name: "lead", Roles: []string{"approver"}, Groups: []string{"leads"}}); err != nil {
 		t.Fatalf("CreateKey: %v", err)
 	}
@@ -41,7 +41,7 @@ func TestNamesThatMeanNothingAreReported(t *testing.T) {
 			t.Errorf("not reported: %s\n%s", want, strings.Join(st.Warnings, "\n"))
 		}
 	}
-	r, err := d.Client().CheckPolicy(t.Context(), nil)
+	r, err := d.Client().Policies().Check(t.Context(), nil)
 	if err != nil {
 		t.Fatalf("CheckPolicy: %v", err)
 	}

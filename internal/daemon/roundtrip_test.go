@@ -113,9 +113,9 @@ func TestClientRoundTrip(t *testing.T) {
 	t.Run("signin", func(t *testing.T) { tripSignIn(t, book) })
 	boxes := t.Run("sandboxes", func(t *testing.T) {
 		r := newProcessRig(t, inSandboxes)
-		tripSandboxes(t, api.SandboxClient{Client: book.record(r.d.Client())})
+		tripSandboxes(t, book.record(r.d.Client()).OwnSandboxes())
 		putImage(t, r.dir, image.Manifest{Name: "warm"}, map[string]string{"usr/share/warm": "x"})
-		w := tripped[*api.ImageWarmth](t)(api.WarmImage(t.Context(), book.record(r.d.Client()), "warm",
+		w := tripped[*api.ImageWarmth](t)(book.record(r.d.Client()).WarmImage(t.Context(), "warm",
 			api.ImageWarmRequest{}))
 		if w != nil && w.Ready != 1 {
 			t.Errorf("WarmImage: %+v, want one that waits", w)
@@ -155,7 +155,7 @@ func (b *routeBook) lacksBoxes() bool {
 // has all routes of the server: see httpapi.TestOpenAPI.
 func documentedRoutes(t *testing.T, c *api.Client) map[string]string {
 	t.Helper()
-	text := tripped[json.RawMessage](t)(api.ReadDocument(t.Context(), c))
+	text := tripped[json.RawMessage](t)(c.ReadDocument(t.Context()))
 	var doc struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
@@ -182,7 +182,7 @@ func tripState(t *testing.T, c *api.Client) {
 	if s := tripped[*api.Status](t)(c.Status(ctx)); s.Version != "test" {
 		t.Errorf("the status is %+v", s)
 	}
-	tripped[[]api.LogLine](t)(api.ReadLogs(ctx, c, 0, false))
+	tripped[[]api.LogLine](t)(c.ReadLogs(ctx, 0, false))
 	if all := tripped[[]api.Upstream](t)(c.Upstreams(ctx)); len(all) != 1 || all[0].Name != "peer" {
 		t.Errorf("the upstreams are %+v", all)
 	}
@@ -211,12 +211,12 @@ func tripExecutions(t *testing.T, c *api.Client) (id string) {
 	ctx := t.Context()
 	x := tripped[*api.Execution](t)(c.Run(ctx, api.RunRequest{
 		Code: `await callTool("peer.meet", { n: 1 }); 42`, NoWait: true}))
-	open := tripped[[]api.Approval](t)(c.Approvals(ctx, x.ID, false))
+	open := tripped[[]api.Approval](t)(c.Approvals().ListFor(ctx, x.ID, false))
 	if len(open) != 1 {
 		t.Fatalf("%d requests are open, want 1", len(open))
 	}
-	one := tripped[*api.Approval](t)(c.Approval(ctx, open[0].ID))
-	tripped[*api.Approval](t)(c.Decide(ctx, one.ID, api.Decision{Approve: true, Digest: one.Digest}))
+	one := tripped[*api.Approval](t)(c.Approvals().Get(ctx, open[0].ID))
+	tripped[*api.Approval](t)(c.Approvals().Decide(ctx, one.ID, api.Decision{Approve: true, Digest: one.Digest}))
 	until(t, func() bool {
 		return tripped[*api.Execution](t)(c.Execution(ctx, x.ID)).State == api.StateDone
 	})
@@ -243,7 +243,7 @@ func tripStop(t *testing.T, c *api.Client) {
 	if err := c.StopExecution(t.Context(), x.ID); err != nil {
 		t.Errorf("StopExecution: %v", err)
 	}
-	err := api.Feed{Client: c}.FollowEvents(t.Context(), "of another process-1",
+	err := c.FollowEvents(t.Context(), "of another process-1",
 		func(api.Event) error { return errStop })
 	if err != errStop {
 		t.Errorf("FollowEvents: %v", err)
@@ -254,18 +254,18 @@ func tripStop(t *testing.T, c *api.Client) {
 func tripSessions(t *testing.T, c *api.Client) {
 	ctx := t.Context()
 	tripped[*api.Execution](t)(c.Run(ctx, api.RunRequest{Session: "work", Code: "let n = 1"}))
-	tripped[[]api.Session](t)(c.Sessions(ctx))
-	tripped[*api.Session](t)(c.Session(ctx, "work"))
-	tripped[*api.Session](t)(c.ForkSession(ctx, "work", "other"))
-	tripped[*api.Session](t)(api.SuspendSession(ctx, c, "work"))
-	tripped[*api.Session](t)(api.ResumeSession(ctx, c, "work"))
+	tripped[[]api.Session](t)(c.Sessions().List(ctx))
+	tripped[*api.Session](t)(c.Sessions().Get(ctx, "work"))
+	tripped[*api.Session](t)(c.Sessions().Fork(ctx, "work", "other"))
+	tripped[*api.Session](t)(c.Sessions().Suspend(ctx, "work"))
+	tripped[*api.Session](t)(c.Sessions().Resume(ctx, "work"))
 	var file, text bytes.Buffer
 	for _, err := range []error{
-		c.ExportSession(ctx, "work", "a passphrase", &file),
-		c.WriteFile(ctx, "work", "a.txt", strings.NewReader("hello")),
-		c.ReadFile(ctx, "work", "a.txt", &text),
-		c.ChangeFile(ctx, "work", api.FileOp{Op: "rename", Path: "a.txt", To: "b.txt"}),
-		c.EndSession(ctx, "other"),
+		c.Sessions().Export(ctx, "work", "a passphrase", &file),
+		c.Sessions().WriteFile(ctx, "work", "a.txt", strings.NewReader("hello")),
+		c.Sessions().ReadFile(ctx, "work", "a.txt", &text),
+		c.Sessions().ChangeFile(ctx, "work", api.FileOp{Op: "rename", Path: "a.txt", To: "b.txt"}),
+		c.Sessions().End(ctx, "other"),
 	} {
 		if err != nil {
 			t.Errorf("sessions: %v", err)
@@ -274,9 +274,9 @@ func tripSessions(t *testing.T, c *api.Client) {
 	if text.String() != "hello" {
 		t.Errorf("the file is %q, want hello", &text)
 	}
-	tripped[*api.Session](t)(c.ImportSession(ctx, "third", "a passphrase", &file))
-	tripped[*api.FileInfo](t)(c.StatFile(ctx, "work", "b.txt"))
-	tripped[[]api.DirEntry](t)(c.ListFiles(ctx, "work", "."))
+	tripped[*api.Session](t)(c.Sessions().Import(ctx, "third", "a passphrase", &file))
+	tripped[*api.FileInfo](t)(c.Sessions().StatFile(ctx, "work", "b.txt"))
+	tripped[[]api.DirEntry](t)(c.Sessions().ListFiles(ctx, "work", "."))
 }
 
 // tripSkills saves, shares and removes a skill.
@@ -284,12 +284,12 @@ func tripSkills(t *testing.T, c *api.Client) {
 	ctx := t.Context()
 	tripped[*api.Execution](t)(c.Run(ctx, api.RunRequest{Code: `import { writeFile } from "node:fs/promises";
 		await writeFile("./skills/twice.ts", "export const twice = (x: number): number => 2 * x;\n"); 1`}))
-	if all := tripped[[]api.Skill](t)(c.Skills(ctx)); len(all) != 1 {
+	if all := tripped[[]api.Skill](t)(c.Skills().List(ctx)); len(all) != 1 {
 		t.Errorf("the skills are %+v", all)
 	}
-	tripped[*api.Skill](t)(c.Skill(ctx, "twice.ts"))
-	for _, err := range []error{c.ShareSkill(ctx, "twice.ts", true), c.ShareSkill(ctx, "twice.ts", false),
-		c.RemoveSkill(ctx, "twice.ts")} {
+	tripped[*api.Skill](t)(c.Skills().Get(ctx, "twice.ts"))
+	for _, err := range []error{c.Skills().Share(ctx, "twice.ts", true), c.Skills().Share(ctx, "twice.ts", false),
+		c.Skills().Remove(ctx, "twice.ts")} {
 		if err != nil {
 			t.Errorf("skills: %v", err)
 		}
@@ -299,16 +299,16 @@ func tripSkills(t *testing.T, c *api.Client) {
 // tripAudit reads, verifies and proves the record.
 func tripAudit(t *testing.T, c *api.Client, execution string) {
 	ctx := t.Context()
-	point := tripped[*api.AuditCheckpoint](t)(c.Checkpoint(ctx))
-	tripped[[]api.AuditCheckpoint](t)(c.Checkpoints(ctx))
-	tripped[*api.AuditState](t)(c.Audit(ctx))
-	all := tripped[[]api.AuditRecord](t)(c.AuditRecords(ctx, api.AuditQuery{Execution: execution}))
+	point := tripped[*api.AuditCheckpoint](t)(c.Audit().MakeCheckpoint(ctx))
+	tripped[[]api.AuditCheckpoint](t)(c.Audit().ListCheckpoints(ctx))
+	tripped[*api.AuditState](t)(c.Audit().ReadState(ctx))
+	all := tripped[[]api.AuditRecord](t)(c.Audit().ListRecords(ctx, api.AuditQuery{Execution: execution}))
 	if len(all) == 0 {
 		t.Fatal("the execution has no records")
 	}
 	n := 0
 	for page, err := range api.ListPages(ctx, 1, func(ctx context.Context) ([]api.AuditRecord, error) {
-		return c.AuditRecords(ctx, api.AuditQuery{Execution: execution})
+		return c.Audit().ListRecords(ctx, api.AuditQuery{Execution: execution})
 	}) {
 		if err != nil {
 			t.Fatalf("a page of records: %v", err)
@@ -318,59 +318,59 @@ func tripAudit(t *testing.T, c *api.Client, execution string) {
 	if n != len(all) {
 		t.Errorf("%d records in pages, want %d", n, len(all))
 	}
-	tripped[*api.AuditRecord](t)(c.AuditRecord(ctx, all[0].ID))
-	tripped[*api.AuditProof](t)(c.ProveAudit(ctx, all[0].ID, ""))
-	tripped[*api.AuditProof](t)(c.ProveConsistency(ctx, point.Checkpoint))
-	if r := tripped[*api.AuditReport](t)(c.VerifyAudit(ctx, point.Checkpoint)); !r.OK {
+	tripped[*api.AuditRecord](t)(c.Audit().ReadRecord(ctx, all[0].ID))
+	tripped[*api.AuditProof](t)(c.Audit().ProveRecord(ctx, all[0].ID, ""))
+	tripped[*api.AuditProof](t)(c.Audit().ProveConsistency(ctx, point.Checkpoint))
+	if r := tripped[*api.AuditReport](t)(c.Audit().Verify(ctx, point.Checkpoint)); !r.OK {
 		t.Errorf("verify reports %+v", r)
 	}
 	var csv, zip bytes.Buffer
 	from, to := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	if err := c.ExportAudit(ctx, "csv", from, to, &csv); err != nil || csv.Len() == 0 {
+	if err := c.Audit().Export(ctx, "csv", from, to, &csv); err != nil || csv.Len() == 0 {
 		t.Errorf("ExportAudit: %v, %d bytes", err, csv.Len())
 	}
-	if err := c.AuditEvidence(ctx, from, to, &zip); err != nil || zip.Len() == 0 {
+	if err := c.Audit().WriteEvidence(ctx, from, to, &zip); err != nil || zip.Len() == 0 {
 		t.Errorf("AuditEvidence: %v, %d bytes", err, zip.Len())
 	}
 }
 
 func tripPolicies(t *testing.T, c *api.Client) {
 	ctx := t.Context()
-	if s := tripped[string](t)(c.PolicySchema(ctx)); s == "" {
+	if s := tripped[string](t)(c.Policies().ReadSchema(ctx)); s == "" {
 		t.Error("the schema is empty")
 	}
 	files := []api.PolicyFile{{Name: "a.cedar", Text: "permit (principal, action, resource);"}}
-	tripped[*api.PolicyReport](t)(c.CheckPolicy(ctx, files))
-	tripped[*api.PolicyAnswer](t)(c.ExplainPolicy(ctx, api.PolicyQuestion{Tool: "peer.echo"}))
-	tripped[*api.PolicyReplay](t)(c.ReplayPolicy(ctx, api.PolicyReplayRequest{Since: time.Now().Add(-time.Hour)}))
+	tripped[*api.PolicyReport](t)(c.Policies().Check(ctx, files))
+	tripped[*api.PolicyAnswer](t)(c.Policies().Explain(ctx, api.PolicyQuestion{Tool: "peer.echo"}))
+	tripped[*api.PolicyReplay](t)(c.Policies().Replay(ctx, api.PolicyReplayRequest{Since: time.Now().Add(-time.Hour)}))
 }
 
 // tripAdmin manages keys, secrets, notices and old data.
 func tripAdmin(t *testing.T, c *api.Client) {
 	ctx := t.Context()
-	k := tripped[*api.Key](t)(c.CreateKey(ctx, api.KeyRequest{Name: "ci"}))
-	tripped[*api.Key](t)(c.RotateKey(ctx, "ci", api.RotateRequest{}))
-	if all := tripped[[]api.Key](t)(c.Keys(ctx)); len(all) != 1 || all[0].ID != k.ID {
+	k := tripped[*api.Key](t)(c.Keys().Create(ctx, api.KeyRequest{Name: "ci"}))
+	tripped[*api.Key](t)(c.Keys().Rotate(ctx, "ci", api.RotateRequest{}))
+	if all := tripped[[]api.Key](t)(c.Keys().List(ctx)); len(all) != 1 || all[0].ID != k.ID {
 		t.Errorf("the keys are %+v", all)
 	}
-	tripped[*api.Key](t)(c.RevokeKey(ctx, "ci"))
-	tripped[*api.Secret](t)(c.SetSecret(ctx, "", "TOKEN", "a value"))
-	if all := tripped[[]api.Secret](t)(c.ListSecrets(ctx, "")); len(all) != 1 {
+	tripped[*api.Key](t)(c.Keys().Revoke(ctx, "ci"))
+	tripped[*api.Secret](t)(c.Secrets().Set(ctx, "", "TOKEN", "a value"))
+	if all := tripped[[]api.Secret](t)(c.Secrets().List(ctx, "")); len(all) != 1 {
 		t.Errorf("the secrets are %+v", all)
 	}
-	if err := c.RemoveSecret(ctx, "", "TOKEN"); err != nil {
+	if err := c.Secrets().Remove(ctx, "", "TOKEN"); err != nil {
 		t.Errorf("RemoveSecret: %v", err)
 	}
-	own := api.OwnSecrets{Client: c}
-	tripped[*api.Secret](t)(own.SetSecret(ctx, "MINE", "a value"))
-	tripped[[]api.Secret](t)(own.ListSecrets(ctx))
-	if err := own.RemoveSecret(ctx, "MINE"); err != nil {
+	own := c.OwnSecrets()
+	tripped[*api.Secret](t)(own.Set(ctx, "MINE", "a value"))
+	tripped[[]api.Secret](t)(own.List(ctx))
+	if err := own.Remove(ctx, "MINE"); err != nil {
 		t.Errorf("RemoveSecret: %v", err)
 	}
-	tripped[[]api.NoticeChannel](t)(api.Notices{Client: c}.ListChannels(ctx))
-	tripped[[]api.NoticeChannel](t)(api.Notices{Client: c}.SendTest(ctx, ""))
+	tripped[[]api.NoticeChannel](t)(c.Notices().ListChannels(ctx))
+	tripped[[]api.NoticeChannel](t)(c.Notices().SendTest(ctx, ""))
 	for _, kind := range api.PruneKinds {
-		tripped[*api.PruneStep](t)(api.PruneData(ctx, c,
+		tripped[*api.PruneStep](t)(c.PruneData(ctx,
 			api.PruneRequest{Kind: kind, Before: time.Now(), DryRun: true}))
 	}
 }
@@ -385,16 +385,17 @@ func tripSignIn(t *testing.T, book *routeBook) {
 		{book.record(s.client("ann")), ownPeer},
 		{book.record(s.d.Client()), api.SignInTarget{Upstream: "peer", Owner: "key:bob"}},
 	} {
-		in := tripped[*api.SignIn](t)(way.c.BeginSignIn(t.Context(), way.target, 45678))
+		in := tripped[*api.SignIn](t)(way.c.SignIns().Begin(t.Context(), way.target, 45678))
 		if in == nil || in.URL == "" {
 			t.Fatalf("the sign-in is %+v, want an address", in)
 		}
 		at := consent(t, in.URL, "one")
-		tripped[*api.SignIn](t)(way.c.PasteSignIn(t.Context(), way.target, in.ID, at))
-		if got := tripped[*api.SignIn](t)(way.c.SignIn(t.Context(), way.target, in.ID)); got.State != api.SignInDone {
+		tripped[*api.SignIn](t)(way.c.SignIns().Paste(t.Context(), way.target, in.ID, at))
+		if got := tripped[*api.SignIn](t)(way.c.SignIns().Get(t.Context(), way.target,
+			in.ID)); got.State != api.SignInDone {
 			t.Errorf("the sign-in is %+v, want done", got)
 		}
-		tripped[*api.SignOut](t)(way.c.SignOut(t.Context(), way.target))
+		tripped[*api.SignOut](t)(way.c.SignIns().SignOut(t.Context(), way.target))
 	}
 }
 

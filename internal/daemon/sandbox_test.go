@@ -18,7 +18,7 @@ unless { resource == Tool::"biplane.sandbox_remove" };`
 // far as policy permits, and on the record.
 func TestSandboxServer(t *testing.T) {
 	r := newProcessRig(t, inSandboxes)
-	box, err := api.SandboxClient{Client: r.d.Client()}.CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "work"})
+	box, err := r.d.Client().OwnSandboxes().CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "work"})
 	if err != nil {
 		t.Fatalf("CreateSandbox: %v", err)
 	}
@@ -73,11 +73,11 @@ func TestSandboxServer(t *testing.T) {
 			t.Errorf("%s %v succeeded: %+v", bad.Name, bad.Arguments, res.Content)
 		}
 	}
-	records, err := r.d.Client().AuditRecords(t.Context(), api.AuditQuery{Tool: "biplane.sandbox_run"})
+	records, err := r.d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Tool: "biplane.sandbox_run"})
 	if err != nil || len(records) != 1 || records[0].Outcome != "ok" {
 		t.Errorf("records of run: %+v, %v", records, err)
 	}
-	records, err = r.d.Client().AuditRecords(t.Context(), api.AuditQuery{Tool: "biplane.sandbox_remove"})
+	records, err = r.d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Tool: "biplane.sandbox_remove"})
 	if err != nil || len(records) != 1 || records[0].Effect != "deny" {
 		t.Errorf("records of remove: %+v, %v", records, err)
 	}

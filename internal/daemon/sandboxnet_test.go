@@ -34,7 +34,7 @@ when { context.method == "GET" && context.path like "/json*" };`, nil)
 	if n := hits.Load(); n != 1 {
 		t.Errorf("the server received %d requests, want 1", n)
 	}
-	records, err := r.d.Client().AuditRecords(t.Context(), api.AuditQuery{Kind: "call"})
+	records, err := r.d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Kind: "call"})
 	if err != nil {
 		t.Fatalf("AuditRecords: %v", err)
 	}

@@ -219,7 +219,7 @@ func TestForgedForms(t *testing.T) {
 		t.Errorf("%d executions after the forged forms, %v, want %d", len(after.Executions), err,
 			len(before.Executions))
 	}
-	if _, err := d.Client().RevokeKey(t.Context(), "forged"); err == nil {
+	if _, err := d.Client().Keys().Revoke(t.Context(), "forged"); err == nil {
 		t.Error("a forged form created a key")
 	}
 	if status, at, _ := b.do(t, "GET", "/sessions", nil, nil); status != http.StatusOK || at != "/sessions" {
@@ -268,7 +268,7 @@ func TestPathTraversal(t *testing.T) {
 	// What is written stays in the session.
 	for _, path := range []string{"../../../../evil.txt", "/../evil.txt", "/etc/evil.txt", "skills/../../evil.txt",
 		"..\\evil.txt", dir + "/evil.txt"} {
-		_ = clientOf(d, admin).WriteFile(t.Context(), "work", path, strings.NewReader("x"))
+		_ = clientOf(d, admin).Sessions().WriteFile(t.Context(), "work", path, strings.NewReader("x"))
 	}
 	for _, pattern := range []string{"evil.txt", "*/evil.txt", "../evil.txt", "../*/evil.txt"} {
 		if found, err := filepath.Glob(filepath.Join(dir, pattern)); err != nil || len(found) > 0 {
@@ -381,7 +381,7 @@ func TestThousandConnections(t *testing.T) {
 func TestViewerOfEverything(t *testing.T) {
 	d, _ := runEvil(t, t.TempDir())
 	key := makeKey(t, d, api.KeyRequest{Name: "eve", Scopes: []string{"mcp", "api"}, Roles: []string{"viewer"}})
-	text, err := api.ReadDocument(t.Context(), d.Client())
+	text, err := d.Client().ReadDocument(t.Context())
 	if err != nil {
 		t.Fatalf("ReadDocument: %v", err)
 	}
@@ -411,7 +411,7 @@ func TestViewerOfEverything(t *testing.T) {
 	if tried < 40 {
 		t.Errorf("only %d routes were tried", tried)
 	}
-	if s, err := d.Client().Keys(t.Context()); err != nil || len(s) != 2 {
+	if s, err := d.Client().Keys().List(t.Context()); err != nil || len(s) != 2 {
 		t.Errorf("the keys are %+v, %v, want the two of this test", s, err)
 	}
 }

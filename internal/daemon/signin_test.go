@@ -236,7 +236,7 @@ var ownPeer = api.SignInTarget{Upstream: "peer", Own: true}
 // begin starts a sign-in of a principal.
 func (s *signInScene) begin(name string) *api.SignIn {
 	s.t.Helper()
-	in, err := s.client(name).BeginSignIn(s.t.Context(), ownPeer, 45678)
+	in, err := s.client(name).SignIns().Begin(s.t.Context(), ownPeer, 45678)
 	if err != nil || in.State != api.SignInWaiting {
 		s.t.Fatalf("BeginSignIn as %s: %+v, %v, want one that waits", name, in, err)
 	}
@@ -247,7 +247,7 @@ func (s *signInScene) begin(name string) *api.SignIn {
 func (s *signInScene) signIn(name, account string) {
 	s.t.Helper()
 	in := s.begin(name)
-	if in, err := s.client(name).PasteSignIn(s.t.Context(), ownPeer, in.ID,
+	if in, err := s.client(name).SignIns().Paste(s.t.Context(), ownPeer, in.ID,
 		consent(s.t, in.URL, account)); err != nil || in.State != api.SignInDone {
 		s.t.Fatalf("PasteSignIn as %s: %+v, %v, want done", name, in, err)
 	}
@@ -282,7 +282,8 @@ func TestSignInPerPerson(t *testing.T) {
 	const missing = "upstream peer needs sign-in: each principal uses it with their own account, and key:bob is not " +
 		"signed in: "
 	s.wantRun("bob", missing)
-	if in, err := s.client("ann").BeginSignIn(t.Context(), ownPeer, 1); err != nil || in.State != api.SignInNotNeeded ||
+	if in, err := s.client("ann").SignIns().Begin(t.Context(), ownPeer,
+		1); err != nil || in.State != api.SignInNotNeeded ||
 		in.How != "through a browser: signed in" {
 		t.Errorf("a second sign-in: %+v, %v, want none to be needed", in, err)
 	}
@@ -306,7 +307,7 @@ func TestSignInPerPerson(t *testing.T) {
 	s.signIn("ann", "second@peer")
 	s.wantRun("ann", "you are second@peer")
 	// signing out
-	if out, err := s.client("ann").SignOut(t.Context(), ownPeer); err != nil || !out.Revoked {
+	if out, err := s.client("ann").SignIns().SignOut(t.Context(), ownPeer); err != nil || !out.Revoked {
 		t.Errorf("SignOut: %+v, %v, want the tokens to be revoked", out, err)
 	}
 	s.wantRun("ann", "key:ann is not signed in")
@@ -342,38 +343,38 @@ func TestSignInAttacks(t *testing.T) {
 	}
 	of := s.begin("ann")
 	to := consent(t, of.URL, "ann@peer")
-	_, err := bob.PasteSignIn(ctx, ownPeer, of.ID, to)
+	_, err := bob.SignIns().Paste(ctx, ownPeer, of.ID, to)
 	refused("bob completes ann's sign-in", err, api.NotFound)
-	_, err = bob.SignIn(ctx, ownPeer, of.ID)
+	_, err = bob.SignIns().Get(ctx, ownPeer, of.ID)
 	refused("bob reads ann's sign-in", err, api.NotFound)
-	if err := bob.CancelSignIn(ctx, ownPeer, of.ID); err != nil {
+	if err := bob.SignIns().Cancel(ctx, ownPeer, of.ID); err != nil {
 		t.Errorf("CancelSignIn: %v", err)
 	}
 	other := s.begin("bob")
-	_, err = bob.PasteSignIn(ctx, ownPeer, other.ID, to)
+	_, err = bob.SignIns().Paste(ctx, ownPeer, other.ID, to)
 	refused("bob uses ann's response", err, api.Invalid)
 	u, _ := url.Parse(to)
 	q := u.Query()
 	mine, _ := url.Parse(other.URL)
 	q.Set("state", mine.Query().Get("state"))
 	u.RawQuery = q.Encode()
-	_, err = bob.PasteSignIn(ctx, ownPeer, other.ID, u.String())
+	_, err = bob.SignIns().Paste(ctx, ownPeer, other.ID, u.String())
 	refused("bob uses ann's code with his own state", err, api.Denied)
 	s.wantRun("bob", "needs sign-in")
 	for _, target := range []api.SignInTarget{{Upstream: "peer"}, {Upstream: "peer", Owner: "key:ann"},
 		{Upstream: "peer", Owner: "me"}} {
-		_, err = bob.BeginSignIn(ctx, target, 1)
+		_, err = bob.SignIns().Begin(ctx, target, 1)
 		refused("bob uses the command line's routes", err, api.Denied)
-		_, err = bob.SignOut(ctx, target)
+		_, err = bob.SignIns().SignOut(ctx, target)
 		refused("bob uses the command line's routes", err, api.Denied)
 	}
 	// the code was used up by the attack, so ann begins again; hers completes once
 	s.signIn("ann", "ann@peer")
 	s.wantRun("ann", "you are ann@peer")
-	if _, err := ann.PasteSignIn(ctx, ownPeer, of.ID, to); err == nil {
+	if _, err := ann.SignIns().Paste(ctx, ownPeer, of.ID, to); err == nil {
 		t.Error("an old response was accepted")
 	}
-	if _, err := bob.SignOut(ctx, ownPeer); err != nil {
+	if _, err := bob.SignIns().SignOut(ctx, ownPeer); err != nil {
 		t.Errorf("SignOut as bob: %v", err)
 	}
 	s.wantRun("ann", "you are ann@peer")
@@ -391,7 +392,7 @@ func TestSignInOfRevokedKey(t *testing.T) {
 	s := newSignInScene(t, "")
 	s.signIn("ann", "ann@peer")
 	s.signIn("bob", "bob@peer")
-	if _, err := s.d.Client().RevokeKey(t.Context(), "ann"); err != nil {
+	if _, err := s.d.Client().Keys().Revoke(t.Context(), "ann"); err != nil {
 		t.Fatalf("RevokeKey: %v", err)
 	}
 	s.peer.mu.Lock()
@@ -400,7 +401,7 @@ func TestSignInOfRevokedKey(t *testing.T) {
 	if !slices.Equal(revoked, []string{"ann@peer"}) {
 		t.Errorf("revoked the tokens of %v, want the tokens of ann@peer", revoked)
 	}
-	if _, err := s.client("ann").SignOut(t.Context(), ownPeer); err == nil {
+	if _, err := s.client("ann").SignIns().SignOut(t.Context(), ownPeer); err == nil {
 		t.Error("a revoked key was accepted")
 	}
 	s.wantRun("bob", "you are bob@peer")
@@ -488,7 +489,7 @@ func TestSignInOnPage(t *testing.T) {
 		t.Errorf("%d codes are unused, want the one of the attack", got)
 	}
 	// neither does it work to send bob's response to ann's sign-in over the API
-	if _, err := s.client("ann").PasteSignIn(t.Context(), ownPeer, "", trap); err == nil {
+	if _, err := s.client("ann").SignIns().Paste(t.Context(), ownPeer, "", trap); err == nil {
 		t.Error("an attempt without an id was accepted")
 	}
 	// her own works, once
@@ -547,11 +548,11 @@ func TestSignInAndApproval(t *testing.T) {
 	}
 	approve := func(id string) string {
 		t.Helper()
-		all, err := s.client("boss").Approvals(t.Context(), id, false)
+		all, err := s.client("boss").Approvals().ListFor(t.Context(), id, false)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("Approvals: %+v, %v, want one", all, err)
 		}
-		if _, err := s.client("boss").Decide(t.Context(), all[0].ID, api.Decision{Approve: true,
+		if _, err := s.client("boss").Approvals().Decide(t.Context(), all[0].ID, api.Decision{Approve: true,
 			Digest: all[0].Digest}); err != nil {
 			t.Fatalf("Decide: %v", err)
 		}
@@ -574,7 +575,7 @@ func TestSignInAndApproval(t *testing.T) {
 		t.Errorf("approved after a restart: %s, want ann's account", got)
 	}
 	waiting = call()
-	if _, err := s.client("ann").SignOut(t.Context(), ownPeer); err != nil {
+	if _, err := s.client("ann").SignIns().SignOut(t.Context(), ownPeer); err != nil {
 		t.Fatalf("SignOut: %v", err)
 	}
 	if got := approve(waiting); !strings.Contains(got, "key:ann is not signed in") {
@@ -590,7 +591,7 @@ func TestListAfterSignOut(t *testing.T) {
 	s.signIn("bob", "bob@peer")
 	s.wantRun("ann", "you are ann@peer")
 	s.wantRun("bob", "you are bob@peer")
-	if _, err := s.client("ann").SignOut(t.Context(), ownPeer); err != nil {
+	if _, err := s.client("ann").SignIns().SignOut(t.Context(), ownPeer); err != nil {
 		t.Fatalf("SignOut: %v", err)
 	}
 	s.wantRun("ann", "key:ann is not signed in")

@@ -18,7 +18,7 @@ import (
 // calls returns the records of the calls of a scene's program, oldest first.
 func (s *scene) calls() []api.AuditRecord {
 	s.Helper()
-	all, err := s.client().AuditRecords(s.Context(), api.AuditQuery{Kind: "call", Execution: s.run})
+	all, err := s.client().Audit().ListRecords(s.Context(), api.AuditQuery{Kind: "call", Execution: s.run})
 	if err != nil {
 		s.Fatalf("AuditRecords: %v", err)
 	}
@@ -78,7 +78,7 @@ func TestOneRecordAcrossARestart(t *testing.T) {
 			if who := all[0].Detail["approved_by"]; (who != "") != (row.tool == "book.write") {
 				t.Errorf("approved by %q", who)
 			}
-			if r, err := s.client().VerifyAudit(t.Context()); err != nil || !r.OK {
+			if r, err := s.client().Audit().Verify(t.Context()); err != nil || !r.OK {
 				t.Errorf("r = %+v, err = %v, want err == nil && r.OK", r, err)
 			}
 		})
@@ -166,7 +166,7 @@ func (s *scene) begins(code string) <-chan *api.Execution {
 func (s *scene) asked() api.Approval {
 	s.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) {
-		all, err := s.client().Approvals(s.Context(), s.run, false)
+		all, err := s.client().Approvals().ListFor(s.Context(), s.run, false)
 		if err == nil && len(all) == 1 {
 			return all[0]
 		}

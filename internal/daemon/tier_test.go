@@ -265,7 +265,7 @@ func TestTierThatNoDriverHas(t *testing.T) {
 			if err != nil || x.Error == nil || x.Error.Kind != string(tool.Unavailable) {
 				t.Errorf("the API: %+v, %v", x, err)
 			}
-			report, err := r.d.Client().CheckPolicy(t.Context(), nil)
+			report, err := r.d.Client().Policies().Check(t.Context(), nil)
 			if err != nil {
 				t.Fatalf("CheckPolicy: %v", err)
 			}

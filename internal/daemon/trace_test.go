@@ -112,7 +112,7 @@ func TestTrace(t *testing.T) {
 		}
 	}()
 	for _, a := range pending(t, d, 1) {
-		if _, err := d.Client().Decide(context.Background(), a.ID,
+		if _, err := d.Client().Approvals().Decide(context.Background(), a.ID,
 			api.Decision{Approve: true, Digest: a.Digest}); err != nil {
 			t.Errorf("Decide: %v", err)
 		}

@@ -280,7 +280,7 @@ func (s *sizing) measureLists(client *api.Client) {
 		{"an absent tool", api.AuditQuery{Tool: "upstream-2.none"}},
 	} {
 		s.median("records, filter "+q.name, func() error {
-			_, err := client.AuditRecords(ctx, q.AuditQuery)
+			_, err := client.Audit().ListRecords(ctx, q.AuditQuery)
 			return err
 		})
 	}

@@ -164,7 +164,7 @@ func (s *Server) addApprovers(v *visit, d *executionData) {
 	if !slices.ContainsFunc(d.Rows, asks) {
 		return
 	}
-	all, err := s.clientOf(v).ApprovalPage(v.r.Context(),
+	all, err := s.clientOf(v).Approvals().List(v.r.Context(),
 		api.ApprovalFilter{Execution: d.ID, All: true, Limit: shownCalls})
 	d.ApproverBad = problemOf(err)
 	taken := map[string]bool{}

@@ -30,7 +30,7 @@ type group struct {
 func (s *Server) showKeys(v *visit) error { return s.listKeys(v, nil) }
 
 func (s *Server) listKeys(v *visit, made *api.Key) error {
-	all, err := s.clientOf(v).Keys(v.r.Context())
+	all, err := s.clientOf(v).Keys().List(v.r.Context())
 	if err != nil {
 		return ownError(err)
 	}
@@ -76,13 +76,13 @@ func (s *Server) changeKeys(v *visit) error {
 	case "rotate":
 		var hours int64
 		if hours, err = readNumber(f.Get("hours"), "hours", 24*30); err == nil {
-			made, err = c.RotateKey(ctx, name, api.RotateRequest{GraceSeconds: hours * 3600})
+			made, err = c.Keys().Rotate(ctx, name, api.RotateRequest{GraceSeconds: hours * 3600})
 		}
 	case "revoke":
 		if f.Get("confirm") != name {
 			return tool.Errorf(tool.Invalid, "to revoke a key, write its name: nothing was changed")
 		}
-		_, err = c.RevokeKey(ctx, name)
+		_, err = c.Keys().Revoke(ctx, name)
 	default:
 		return tool.Errorf(tool.Invalid, "the form has no action: nothing was changed")
 	}
@@ -103,8 +103,9 @@ func (s *Server) createKey(v *visit, name string) (*api.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.clientOf(v).CreateKey(v.r.Context(), api.KeyRequest{Name: name, Person: strings.TrimSpace(f.Get("person")),
-		Roles: f["role"], Scopes: f["scope"], Tools: splitNames(f.Get("tools")), Groups: splitNames(f.Get("groups")),
+	return s.clientOf(v).Keys().Create(v.r.Context(), api.KeyRequest{Name: name,
+		Person: strings.TrimSpace(f.Get("person")),
+		Roles:  f["role"], Scopes: f["scope"], Tools: splitNames(f.Get("tools")), Groups: splitNames(f.Get("groups")),
 		ExpiresSeconds: days * int64(24*time.Hour/time.Second)})
 }
 

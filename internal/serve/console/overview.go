@@ -51,10 +51,10 @@ func (s *Server) showOverview(v *visit) error {
 	if d.LiveBad = problemOf(err); err == nil {
 		d.Live, d.MoreLive = page.Executions, page.Next != ""
 	}
-	all, err := c.Sessions(ctx)
+	all, err := c.Sessions().List(ctx)
 	d.SessionBad = problemOf(err)
 	d.Sessions = countStates(all)
-	d.Waiting, err = c.ApprovalPage(ctx, api.ApprovalFilter{Limit: overviewRows + 1})
+	d.Waiting, err = c.Approvals().List(ctx, api.ApprovalFilter{Limit: overviewRows + 1})
 	if d.WaitBad = problemOf(err); len(d.Waiting) > overviewRows {
 		d.Waiting, d.MoreWaiting = d.Waiting[:overviewRows], true
 	}

@@ -71,7 +71,7 @@ func editPolicy(s *Server, v *visit) error {
 	if err != nil {
 		return err
 	}
-	if d.Report, err = c.CheckPolicy(ctx, next); err != nil {
+	if d.Report, err = c.Policies().Check(ctx, next); err != nil {
 		return ownError(err)
 	}
 	if f.Get("action") == "save" && d.Notice == "" && d.Report.Version != "" && f.Get("seen") == d.Report.Version {
@@ -90,7 +90,7 @@ func editPolicy(s *Server, v *visit) error {
 		if days < 1 || days > 366 {
 			return tool.Errorf(tool.Invalid, "days must be a number from 1 to 366")
 		}
-		if d.Replay, err = c.ReplayPolicy(ctx, api.PolicyReplayRequest{Files: next,
+		if d.Replay, err = c.Policies().Replay(ctx, api.PolicyReplayRequest{Files: next,
 			Since: time.Now().UTC().AddDate(0, 0, -days)}); err != nil {
 			return ownError(err)
 		}

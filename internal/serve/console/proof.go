@@ -29,7 +29,7 @@ func (d *proofData) checkProof() {
 // with the proof as a file.
 func proveRecord(s *Server, v *visit) error {
 	id, c := v.r.PathValue("record"), s.clientOf(v)
-	p, err := c.ProveAudit(v.r.Context(), id, "")
+	p, err := c.Audit().ProveRecord(v.r.Context(), id, "")
 	if err != nil {
 		return ownError(err)
 	}
@@ -40,7 +40,7 @@ func proveRecord(s *Server, v *visit) error {
 		_, _ = v.w.Write([]byte(p.Proof)) // ignore errors of browsers that disconnected
 		return nil
 	}
-	state, err := c.Audit(v.r.Context())
+	state, err := c.Audit().ReadState(v.r.Context())
 	if err != nil {
 		return ownError(err)
 	}
@@ -52,7 +52,7 @@ func proveRecord(s *Server, v *visit) error {
 
 // showProofForm shows the form to check a proof.
 func showProofForm(s *Server, v *visit) error {
-	state, err := s.clientOf(v).Audit(v.r.Context())
+	state, err := s.clientOf(v).Audit().ReadState(v.r.Context())
 	if err != nil {
 		return ownError(err)
 	}
@@ -62,7 +62,7 @@ func showProofForm(s *Server, v *visit) error {
 
 // checkProofForm checks the proof of the form.
 func checkProofForm(s *Server, v *visit) error {
-	if _, err := s.clientOf(v).Audit(v.r.Context()); err != nil { // only auditors use the page
+	if _, err := s.clientOf(v).Audit().ReadState(v.r.Context()); err != nil { // only auditors use the page
 		return ownError(err)
 	}
 	f := v.r.PostForm

@@ -51,7 +51,7 @@ func (s *Server) listRecords(v *visit) error {
 		}
 	}
 	c := s.clientOf(v)
-	all, err := c.AuditRecords(v.r.Context(), f)
+	all, err := c.Audit().ListRecords(v.r.Context(), f)
 	if err != nil {
 		return ownError(err)
 	}
@@ -65,7 +65,7 @@ func (s *Server) listRecords(v *visit) error {
 		}
 		d.Next = "/audit?" + next.Encode()
 	}
-	d.State, err = c.Audit(v.r.Context())
+	d.State, err = c.Audit().ReadState(v.r.Context())
 	d.StateBad = problemOf(err)
 	s.renderPage(v, http.StatusOK, "audit.html", d)
 	return nil
@@ -78,7 +78,7 @@ type recordData struct {
 
 // showRecord shows one record.
 func (s *Server) showRecord(v *visit) error {
-	r, err := s.clientOf(v).AuditRecord(v.r.Context(), v.r.PathValue("record"))
+	r, err := s.clientOf(v).Audit().ReadRecord(v.r.Context(), v.r.PathValue("record"))
 	if err != nil {
 		return ownError(err)
 	}
@@ -96,7 +96,7 @@ func payloadTree(p *api.AuditPayload) *tree {
 
 // verifyRecord verifies the whole record, and shows the result.
 func (s *Server) verifyRecord(v *visit) error {
-	report, err := s.clientOf(v).VerifyAudit(v.r.Context())
+	report, err := s.clientOf(v).Audit().Verify(v.r.Context())
 	if err != nil {
 		return ownError(err)
 	}
@@ -255,7 +255,7 @@ var matrixRoles = []string{"user", "approver", "auditor", "admin"}
 // decision on a call.
 func (s *Server) showPolicy(v *visit) error {
 	c, ctx, q := s.clientOf(v), v.r.Context(), v.r.URL.Query()
-	report, err := c.CheckPolicy(ctx, nil)
+	report, err := c.Policies().Check(ctx, nil)
 	if err != nil {
 		return ownError(err)
 	}
@@ -274,7 +274,7 @@ func (s *Server) showPolicy(v *visit) error {
 		if d.Question.Principal.ID == "" {
 			d.Question.Principal.ID = exampleID
 		}
-		if d.Answer, err = c.ExplainPolicy(ctx, d.Question); err != nil {
+		if d.Answer, err = c.Policies().Explain(ctx, d.Question); err != nil {
 			return ownError(err)
 		}
 	}
@@ -306,7 +306,7 @@ func (s *Server) addMatrix(v *visit, d *policyData) error {
 	for _, t := range tools[from:to] {
 		row := matrixRow{Tool: t.Path}
 		for _, role := range matrixRoles {
-			a, err := c.ExplainPolicy(ctx, api.PolicyQuestion{Tool: t.Path, Program: true,
+			a, err := c.Policies().Explain(ctx, api.PolicyQuestion{Tool: t.Path, Program: true,
 				Principal: api.PolicyPrincipal{ID: exampleID, Roles: []string{role}}})
 			if err != nil {
 				return ownError(err)

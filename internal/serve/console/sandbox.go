@@ -23,7 +23,7 @@ type sandboxData struct {
 
 // sandboxesOf returns a client of the API for the visitor's own sandboxes.
 func sandboxesOf(s *Server, v *visit) api.SandboxClient {
-	return api.SandboxClient{Client: s.clientOf(v)}
+	return s.clientOf(v).OwnSandboxes()
 }
 
 func sandboxPage(id string) string { return "/sandboxes/" + url.PathEscape(id) }

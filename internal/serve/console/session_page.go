@@ -18,13 +18,13 @@ type sessionList struct {
 
 // listSessions shows the sessions that the visitor may see.
 func (s *Server) listSessions(v *visit) error {
-	all, err := s.clientOf(v).Sessions(v.r.Context())
+	all, err := s.clientOf(v).Sessions().List(v.r.Context())
 	if err != nil {
 		return ownError(err)
 	}
 	d := sessionList{Sessions: all}
 	if v.mayUse("GET /me/sandboxes") {
-		d.Sandboxes, err = api.SandboxClient{Client: s.clientOf(v)}.ListSandboxes(v.r.Context())
+		d.Sandboxes, err = s.clientOf(v).OwnSandboxes().ListSandboxes(v.r.Context())
 		if err != nil && tool.AsError(ownError(err)).Kind != tool.Unavailable {
 			d.SandboxBad = problemOf(err)
 		}
@@ -42,7 +42,7 @@ type sessionData struct {
 // showSession shows a session and a directory of its files.
 func (s *Server) showSession(v *visit) error {
 	c, name := s.clientOf(v), v.r.PathValue("session")
-	x, err := c.Session(v.r.Context(), name)
+	x, err := c.Sessions().Get(v.r.Context(), name)
 	if err != nil {
 		return ownError(err)
 	}
@@ -50,7 +50,7 @@ func (s *Server) showSession(v *visit) error {
 	d := sessionData{Session: x, MayChange: v.mayUse("POST /sessions/{session}/fork")}
 	d.Folder = newFolder(dir, d.MayChange)
 	d.Folder.Page = "/sessions/" + url.PathEscape(x.Name)
-	all, err := c.ListFiles(v.r.Context(), name, dir)
+	all, err := c.Sessions().ListFiles(v.r.Context(), name, dir)
 	if d.Folder.Bad = problemOf(err); len(all) > maxEntries {
 		all, d.Folder.More = all[:maxEntries], len(all)-maxEntries
 	}
@@ -74,16 +74,16 @@ func (s *Server) changeSession(v *visit) error {
 	c, name, f := s.clientOf(v), v.r.PathValue("session"), v.r.PostForm
 	switch f.Get("action") {
 	case "suspend", "resume":
-		change := api.SuspendSession
+		change := c.Sessions().Suspend
 		if f.Get("action") == "resume" {
-			change = api.ResumeSession
+			change = c.Sessions().Resume
 		}
-		if _, err := change(v.r.Context(), c, name); err != nil {
+		if _, err := change(v.r.Context(), name); err != nil {
 			return ownError(err)
 		}
 		http.Redirect(v.w, v.r, "/sessions/"+url.PathEscape(name), http.StatusSeeOther)
 	case "fork":
-		copied, err := c.ForkSession(v.r.Context(), name, strings.TrimSpace(f.Get("to")))
+		copied, err := c.Sessions().Fork(v.r.Context(), name, strings.TrimSpace(f.Get("to")))
 		if err != nil {
 			return ownError(err)
 		}
@@ -92,7 +92,7 @@ func (s *Server) changeSession(v *visit) error {
 		if f.Get("confirm") != name {
 			return tool.Errorf(tool.Invalid, "to end the session, write its name: nothing was changed")
 		}
-		if err := c.EndSession(v.r.Context(), name); err != nil {
+		if err := c.Sessions().End(v.r.Context(), name); err != nil {
 			return ownError(err)
 		}
 		http.Redirect(v.w, v.r, "/sessions", http.StatusSeeOther)

@@ -48,7 +48,8 @@ func uploadFile(s *Server, v *visit) error {
 		return err
 	}
 	session, dir := v.r.PathValue("session"), path.Clean("/"+v.r.URL.Query().Get("dir"))
-	if err := s.clientOf(v).WriteFile(v.r.Context(), session, path.Join(dir, name), bytes.NewReader(data)); err != nil {
+	err = s.clientOf(v).Sessions().WriteFile(v.r.Context(), session, path.Join(dir, name), bytes.NewReader(data))
+	if err != nil {
 		return ownError(err)
 	}
 	http.Redirect(v.w, v.r, "/sessions/"+url.PathEscape(session)+"?dir="+url.QueryEscape(dir), http.StatusSeeOther)

@@ -208,55 +208,56 @@ func TestSessionClient(t *testing.T) {
 	defer h.Close()
 	ctx := t.Context()
 	c := &api.Client{Base: h.URL}
-	all, err := c.Sessions(ctx)
+	all, err := c.Sessions().List(ctx)
 	if err != nil || len(all) != 1 || all[0].Name != "work" || !all[0].Created.Equal(time.Unix(1, 0)) {
 		t.Errorf("all = %v, err = %v, want err == nil && len(all) == 1 && all[0].Name == \"work\" && "+
 			"all[0].Created.Equal(time.Unix(1, 0))", all, err)
 	}
-	if s, err := c.ForkSession(ctx, "work", "copy"); err != nil || s.Name != "copy" {
+	if s, err := c.Sessions().Fork(ctx, "work", "copy"); err != nil || s.Name != "copy" {
 		t.Errorf(`s = %v, err = %v, want err == nil && s.Name == "copy"`, s, err)
 	}
 	var file strings.Builder
-	if err := c.ExportSession(ctx, "work", "pässword\n", &file); err != nil {
+	if err := c.Sessions().Export(ctx, "work", "pässword\n", &file); err != nil {
 		t.Errorf("ExportSession: %v", err)
 	}
-	if s, err := c.ImportSession(ctx, "again", "pässword\n", strings.NewReader(file.String())); err != nil ||
+	if s, err := c.Sessions().Import(ctx, "again", "pässword\n", strings.NewReader(file.String())); err != nil ||
 		s.Name != "again" {
 		t.Errorf(`s = %v, err = %v, want err == nil && s.Name == "again"`, s, err)
 	}
-	if err := c.ExportSession(ctx, "work", "breaks", io.Discard); kind(err) != api.Unavailable {
+	if err := c.Sessions().Export(ctx, "work", "breaks", io.Discard); kind(err) != api.Unavailable {
 		t.Errorf("an export that broke off: %v", err)
 	}
-	if _, err := c.Session(ctx, "a/../b"); kind(err) != api.NotFound {
+	if _, err := c.Sessions().Get(ctx, "a/../b"); kind(err) != api.NotFound {
 		t.Errorf("err = %v, want kind(err) == api.NotFound", err)
 	}
-	if err := c.WriteFile(ctx, "work", "workspace/ü &?#", strings.NewReader("\x00bytes")); err != nil {
+	if err := c.Sessions().WriteFile(ctx, "work", "workspace/ü &?#", strings.NewReader("\x00bytes")); err != nil {
 		t.Errorf("WriteFile: %v", err)
 	}
 	var got strings.Builder
-	if err := c.ReadFile(ctx, "work", "workspace/ü &?#", &got); err != nil || got.String() != "\x00bytes" {
+	if err := c.Sessions().ReadFile(ctx, "work", "workspace/ü &?#", &got); err != nil || got.String() != "\x00bytes" {
 		t.Errorf(`got.String() = %q, err = %v, want err == nil && got.String() == "\x00bytes"`, got.String(), err)
 	}
-	if i, err := c.StatFile(ctx, "work", "x"); err != nil || i.Size != 4 || i.MTime != 5 {
+	if i, err := c.Sessions().StatFile(ctx, "work", "x"); err != nil || i.Size != 4 || i.MTime != 5 {
 		t.Errorf("i = %v, err = %v, want err == nil && i.Size == 4 && i.MTime == 5", i, err)
 	}
-	if items, err := c.ListFiles(ctx, "work", "x"); err != nil || !slices.Equal(items, []api.DirEntry{{Name: "a"}}) {
+	if items, err := c.Sessions().ListFiles(ctx, "work", "x"); err != nil || !slices.Equal(items,
+		[]api.DirEntry{{Name: "a"}}) {
 		t.Errorf("items = %v, err = %v, want err == nil && slices.Equal(items, []api.DirEntry{{Name: "+
 			"\"a\"}})", items, err)
 	}
-	if err := c.ChangeFile(ctx, "work", api.FileOp{Op: "rm", Path: "x"}); err != nil {
+	if err := c.Sessions().ChangeFile(ctx, "work", api.FileOp{Op: "rm", Path: "x"}); err != nil {
 		t.Errorf("ChangeFile: %v", err)
 	}
-	if err := c.ShareSkill(ctx, "report.ts", true); err != nil {
+	if err := c.Skills().Share(ctx, "report.ts", true); err != nil {
 		t.Errorf("ShareSkill: %v", err)
 	}
-	if k, err := c.Skill(ctx, "report.ts"); err != nil || !k.Shared || k.Source == "" {
+	if k, err := c.Skills().Get(ctx, "report.ts"); err != nil || !k.Shared || k.Source == "" {
 		t.Errorf(`k = %v, err = %v, want err == nil && k.Shared && k.Source != ""`, k, err)
 	}
-	if err := c.RemoveSkill(ctx, "report.ts"); err != nil {
+	if err := c.Skills().Remove(ctx, "report.ts"); err != nil {
 		t.Errorf("RemoveSkill: %v", err)
 	}
-	if err := c.EndSession(ctx, "other"); kind(err) != api.NotFound {
+	if err := c.Sessions().End(ctx, "other"); kind(err) != api.NotFound {
 		t.Errorf("err = %v, want kind(err) == api.NotFound", err)
 	}
 }

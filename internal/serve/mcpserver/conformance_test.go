@@ -117,7 +117,7 @@ func signedIn(t *testing.T, command string) string {
 	t.Helper()
 	target, d := start(t, settings.Server{Type: "stdio", Command: command, Revision: "2026-07-28"},
 		&settings.Auth{Keys: true})
-	k, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: "suite"})
+	k, err := d.Client().Keys().Create(t.Context(), api.KeyRequest{Name: "suite"})
 	if err != nil {
 		t.Fatalf("CreateKey: %v", err)
 	}

@@ -386,7 +386,7 @@ forbid (principal, action == Action::"call", resource == Tool::"two.resources.re
 	if !errors.As(err, &wire) || !strings.Contains(string(wire.Data), string(tool.Denied)) {
 		t.Errorf("a forbidden prompt: %v", err)
 	}
-	records, err := d.Client().AuditRecords(t.Context(), api.AuditQuery{})
+	records, err := d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{})
 	if err != nil {
 		t.Fatalf("AuditRecords: %v", err)
 	}

@@ -159,7 +159,7 @@ func TestListedAfterRestart(t *testing.T) {
 	d, stop := open()
 	var keys [2]string
 	for i, name := range []string{"ann", "eve"} {
-		k, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: name})
+		k, err := d.Client().Keys().Create(t.Context(), api.KeyRequest{Name: name})
 		if err != nil {
 			t.Fatalf("CreateKey: %v", err)
 		}
@@ -253,7 +253,7 @@ func TestExecutionTasks(t *testing.T) {
 	d, stop := open()
 	var agents []taskAgent
 	for _, name := range []string{"ann", "eve"} {
-		k, err := d.Client().CreateKey(t.Context(), api.KeyRequest{Name: name})
+		k, err := d.Client().Keys().Create(t.Context(), api.KeyRequest{Name: name})
 		if err != nil {
 			t.Fatalf("CreateKey: %v", err)
 		}
