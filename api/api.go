@@ -146,7 +146,7 @@ type DefinitionNotice struct {
 
 // A Finding is a suspicious part of a definition. Its texts are printable.
 type Finding struct {
-	Kind  string `json:"kind"`  // "instructions", "hidden", "lookalike", "secret"
+	Kind  string `json:"kind"`  // "instructions", "hidden", "lookalike", "secret", "unscanned"
 	Where string `json:"where"` // "inputSchema.properties.note.description"
 	Text  string `json:"text"`  // what was found
 }

@@ -150,11 +150,7 @@ func (d *definitions) scanTools(upstream string, r *screened, tools []*tool.Tool
 	if d.settings.Load().DefinitionRules(upstream).Findings == "off" {
 		return nil
 	}
-	for _, t := range tools {
-		if found := scan.ScanTool(t); len(found) > 0 {
-			r.findings[t.Name] = found
-		}
-	}
+	r.findings = scan.ScanTools(tools)
 	return d.compareNames(upstream, tools)
 }
 

@@ -25,11 +25,13 @@ type rule struct {
 	pattern *regexp.Regexp
 }
 
-// matchText returns the part of a folded text that the rule finds, or "".
+// isCandidate reports whether a folded text contains words that the pattern needs.
+func (r *rule) isCandidate(folded string) bool {
+	return containsAny(folded, r.needs) && (len(r.with) == 0 || containsAny(folded, r.with))
+}
+
+// matchText returns the part of a folded text that the rule finds, or "". The text is a candidate.
 func (r *rule) matchText(folded string) string {
-	if !containsAny(folded, r.needs) || len(r.with) > 0 && !containsAny(folded, r.with) {
-		return ""
-	}
 	r.once.Do(func() { r.pattern = regexp.MustCompile(r.expr) })
 	if m := r.pattern.FindString(folded); !containsAny(m, r.except) {
 		return m

@@ -26,6 +26,7 @@ const (
 	Hidden       Kind = "hidden"       // hidden or bidirectional characters, or text out of sight
 	Lookalike    Kind = "lookalike"    // a name that can be mistaken for another tool's
 	Secret       Kind = "secret"       // an argument that requests a secret
+	Unscanned    Kind = "unscanned"    // a part that was too expensive to scan
 )
 
 // A Finding is a suspicious part of a tool's definition.
@@ -42,11 +43,35 @@ const (
 	maxExcerpt  = 120     // characters
 	maxWhere    = 160     // characters
 	maxDepth    = 128
+
+	// maxMatched limits the bytes that are matched against patterns for one upstream. Only texts that
+	// contain the words of a pattern are matched, which few real ones do. Thousands of texts of
+	// nothing but such words would keep the scanner busy for minutes.
+	maxMatched = 16 << 20
 )
 
-// ScanTool returns the findings in the definition of one tool, in the order of the definition.
-func ScanTool(t *tool.Tool) []Finding {
-	s := &scanner{}
+// ScanTools returns the findings in the definitions of an upstream's tools, by exact name. If they
+// cost too much to scan, the findings of the tools that were not scanned whole say so.
+func ScanTools(tools []*tool.Tool) map[string][]Finding {
+	found, _ := scanTools(tools)
+	return found
+}
+
+// scanTools also returns the number of bytes that were matched.
+func scanTools(tools []*tool.Tool) (found map[string][]Finding, matched int) {
+	found = map[string][]Finding{}
+	for _, t := range tools {
+		s := &scanner{matched: matched}
+		s.scanTool(t)
+		if matched = s.matched; len(s.found) > 0 {
+			found[t.Name] = s.found
+		}
+	}
+	return found, matched
+}
+
+// scanTool adds the findings in the definition of a tool, in the order of the definition.
+func (s *scanner) scanTool(t *tool.Tool) {
 	if len(t.Hidden) > 0 {
 		s.addFinding(Hidden, "definition", "hidden characters, which were removed: "+listRunes(t.Hidden))
 	}
@@ -57,7 +82,6 @@ func ScanTool(t *tool.Tool) []Finding {
 	s.scanText("description", t.Description, false)
 	s.scanSchema("inputSchema", t.InputSchema, true)
 	s.scanSchema("outputSchema", t.OutputSchema, false)
-	return s.found
 }
 
 // listRunes lists code points: U+202E, U+E0041.
@@ -70,7 +94,21 @@ func listRunes(rs []rune) string {
 }
 
 // A scanner collects the findings of one tool.
-type scanner struct{ found []Finding }
+type scanner struct {
+	found   []Finding
+	matched int  // bytes matched against patterns so far, for all tools of the upstream
+	cut     bool // a finding says that a part was not scanned
+}
+
+// skipPart adds one finding for the parts of a tool that are not scanned.
+func (s *scanner) skipPart(where, why string) {
+	if s.cut {
+		return
+	}
+	s.cut = true
+	s.found = s.found[:min(len(s.found), maxFindings-1)]
+	s.addFinding(Unscanned, where, "was not scanned: "+why)
+}
 
 func (s *scanner) addFinding(kind Kind, where, text string) {
 	f := Finding{kind, clipRunes(tool.VisibleLine(where), maxWhere), clipRunes(tool.VisibleLine(text), maxExcerpt)}
@@ -107,6 +145,14 @@ func (s *scanner) scanText(where, text string, asks bool) {
 // applyRules adds what rules find in a text.
 func (s *scanner) applyRules(rules []*rule, where, folded string) {
 	for _, r := range rules {
+		if !r.isCandidate(folded) {
+			continue
+		}
+		if s.matched+len(folded) > maxMatched {
+			s.skipPart(where, "the tools of this upstream have too many words that attacks use")
+			return
+		}
+		s.matched += len(folded)
 		if m := r.matchText(folded); m != "" {
 			s.addFinding(r.kind, where, r.says+": "+m)
 		}
@@ -115,7 +161,11 @@ func (s *scanner) applyRules(rules []*rule, where, folded string) {
 
 // scanSchema scans the texts of a JSON Schema. asks means that it describes arguments.
 func (s *scanner) scanSchema(where string, raw json.RawMessage, asks bool) {
-	if len(raw) == 0 || len(raw) > maxScanned {
+	if len(raw) == 0 {
+		return
+	}
+	if len(raw) > maxScanned {
+		s.skipPart(where, fmt.Sprintf("the schema is larger than %d MiB", maxScanned>>20))
 		return
 	}
 	var v any
