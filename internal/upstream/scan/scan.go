@@ -44,9 +44,9 @@ const (
 	maxWhere    = 160     // characters
 	maxDepth    = 128
 
-	// maxMatched limits the bytes that are matched against patterns for one upstream. Only texts that
-	// contain the words of a pattern are matched, which few real ones do. Thousands of texts of
-	// nothing but such words would keep the scanner busy for minutes.
+	// maxMatched limits the bytes that are matched against patterns for one upstream. Only texts
+	// that contain the words of a pattern are matched, which few real ones do. Thousands of texts
+	// of nothing but such words would keep the scanner busy for minutes.
 	maxMatched = 16 << 20
 )
 
