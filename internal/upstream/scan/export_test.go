@@ -1,7 +1,5 @@
 package scan
 
-// MaxMatched is the bound of CountMatched's second result.
-const MaxMatched = maxMatched
-
-// CountMatched is ScanTools, with the number of bytes that were matched against patterns.
-var CountMatched = scanTools
+// ScanWithin is ScanTools with a limit of the bytes that are matched. It also returns how many
+// were.
+var ScanWithin = scanTools

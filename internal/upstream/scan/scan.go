@@ -48,26 +48,31 @@ const (
 	// that contain the words of a pattern are matched, which few real ones do. Thousands of texts
 	// of nothing but such words would keep the scanner busy for minutes.
 	maxMatched = 16 << 20
+
+	// maxFolded limits the bytes of an upstream's folded texts. Folding can make a text eleven
+	// times as long.
+	maxFolded = 64 << 20
 )
 
 // ScanTools returns the findings in the definitions of an upstream's tools, by exact name. If they
 // cost too much to scan, the findings of the tools that were not scanned whole say so.
 func ScanTools(tools []*tool.Tool) map[string][]Finding {
-	found, _ := scanTools(tools)
+	found, _ := scanTools(tools, maxMatched)
 	return found
 }
 
-// scanTools also returns the number of bytes that were matched.
-func scanTools(tools []*tool.Tool) (found map[string][]Finding, matched int) {
+// scanTools matches at most limit bytes, and also returns how many it matched.
+func scanTools(tools []*tool.Tool, limit int) (found map[string][]Finding, matched int) {
 	found = map[string][]Finding{}
+	s := &scanner{limit: limit}
 	for _, t := range tools {
-		s := &scanner{matched: matched}
+		s.found, s.cut = nil, false
 		s.scanTool(t)
-		if matched = s.matched; len(s.found) > 0 {
+		if len(s.found) > 0 {
 			found[t.Name] = s.found
 		}
 	}
-	return found, matched
+	return found, s.matched
 }
 
 // scanTool adds the findings in the definition of a tool, in the order of the definition.
@@ -93,11 +98,13 @@ func listRunes(rs []rune) string {
 	return strings.Join(out, ", ")
 }
 
-// A scanner collects the findings of one tool.
+// A scanner scans the tools of an upstream, one after the other.
 type scanner struct {
-	found   []Finding
-	matched int  // bytes matched against patterns so far, for all tools of the upstream
-	cut     bool // a finding says that a part was not scanned
+	found []Finding // of the current tool
+	cut   bool      // one of them says that a part was not scanned
+
+	folded, matched int // bytes so far, of all tools
+	limit           int // of matched
 }
 
 // skipPart adds one finding for the parts of a tool that are not scanned.
@@ -135,7 +142,12 @@ func (s *scanner) scanText(where, text string, asks bool) {
 	if isPadded(text) {
 		s.addFinding(Hidden, where, "a text moved out of sight by white space")
 	}
+	if s.folded > maxFolded {
+		s.skipPart(where, fmt.Sprintf("the definitions of this upstream are larger than %d MiB", maxFolded>>20))
+		return
+	}
 	folded := foldText(text)
+	s.folded += len(folded)
 	s.applyRules(rules, where, folded)
 	if asks {
 		s.applyRules(requests, where, folded)
@@ -148,7 +160,7 @@ func (s *scanner) applyRules(rules []*rule, where, folded string) {
 		if !r.isCandidate(folded) {
 			continue
 		}
-		if s.matched+len(folded) > maxMatched {
+		if s.matched+len(folded) > s.limit {
 			s.skipPart(where, "the tools of this upstream have too many words that attacks use")
 			return
 		}
@@ -175,7 +187,11 @@ func (s *scanner) scanSchema(where string, raw json.RawMessage, asks bool) {
 
 // walkValue scans a decoded JSON value. It treats an object as a schema.
 func (s *scanner) walkValue(where string, v any, asks bool, depth int) {
-	if depth > maxDepth || len(s.found) == maxFindings {
+	if len(s.found) == maxFindings {
+		return
+	}
+	if depth > maxDepth {
+		s.skipPart(where, fmt.Sprintf("the schema is deeper than %d levels", maxDepth))
 		return
 	}
 	switch v := jsonvalue.ForSwitch(v).(type) {
@@ -237,27 +253,36 @@ type Named struct {
 // one's: get_fіle with a Cyrillic letter, or 1ist_files. If only some of the names that look alike
 // have other characters than ASCII, only those are findings.
 func FindLookalikes(tools []Named) map[string]Finding {
-	alike := map[string][]Named{}
+	alike := map[string][]spelling{}
 	for _, t := range tools {
 		shape := shapeName(t.Name)
-		alike[shape] = append(alike[shape], t)
+		alike[shape] = append(alike[shape], spelling{t, tool.Snake(t.Name)})
 	}
 	out := map[string]Finding{}
 	for _, group := range alike {
-		slices.SortFunc(group, func(a, b Named) int { return cmp.Compare(a.Path, b.Path) })
-		foreign := slices.ContainsFunc(group, func(t Named) bool { return !isASCII(t.Name) })
+		slices.SortFunc(group, func(a, b spelling) int { return cmp.Compare(a.Path, b.Path) })
+		foreign := slices.ContainsFunc(group, func(t spelling) bool { return !isASCII(t.Name) })
+		first := group[0]
+		second := slices.IndexFunc(group, func(o spelling) bool { return o.snake != first.snake })
 		for _, t := range group {
-			if foreign && isASCII(t.Name) {
+			if second < 0 || foreign && isASCII(t.Name) {
 				continue
 			}
-			i := slices.IndexFunc(group, func(o Named) bool { return tool.Snake(o.Name) != tool.Snake(t.Name) })
-			if i >= 0 {
-				out[t.Path] = Finding{Lookalike, "name",
-					clipRunes(tool.VisibleLine("looks like "+group[i].Path), maxExcerpt)}
+			other := first // the first one that is spelled differently
+			if t.snake == first.snake {
+				other = group[second]
 			}
+			out[t.Path] = Finding{Lookalike, "name",
+				clipRunes(tool.VisibleLine("looks like "+other.Path), maxExcerpt)}
 		}
 	}
 	return out
+}
+
+// A spelling is a tool with its name in snake case.
+type spelling struct {
+	Named
+	snake string
 }
 
 func isASCII(s string) bool { return !strings.ContainsFunc(s, func(r rune) bool { return r > 0x7f }) }
