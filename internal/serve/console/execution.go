@@ -300,8 +300,8 @@ func (s *Server) streamExecution(v *visit) error {
 }
 
 // pauseStream returns how long a live page pauses after a change. took is the time for rendering
-// it; reading the execution is about as much work. So all live pages together use about a twentieth
-// of a core, however many people watch.
+// it; reading the execution is about as much work. So the changes of all live pages together use
+// about a twentieth of a core, however many people watch; opening the pages is on top of that.
 func pauseStream(took time.Duration, watchers int) time.Duration {
 	return min(max(shortestPause, 2*20*took*time.Duration(watchers)), longestPause)
 }
