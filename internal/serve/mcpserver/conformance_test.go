@@ -65,8 +65,16 @@ func wholeOverHTTP(t *testing.T, command, revision string) (url string) {
 	return url
 }
 
-// start runs a Biplane in front of an upstream, with sign-in, if auth requires it.
-func start(t *testing.T, up settings.Server, auth *settings.Auth) (url string, _ *daemon.Daemon) {
+// start runs a Biplane in front of the suite's server, with sign-in, if auth requires it.
+func start(t *testing.T, up settings.Server, auth *settings.Auth) (url string, d *daemon.Daemon) {
+	t.Helper()
+	url, d = startBefore(t, up, auth)
+	added(t, d.Client())
+	return url, d
+}
+
+// startBefore runs a Biplane in front of any upstream.
+func startBefore(t *testing.T, up settings.Server, auth *settings.Auth) (url string, _ *daemon.Daemon) {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "biplane") // a short path, since it contains a socket
 	if err != nil {
@@ -83,7 +91,6 @@ func start(t *testing.T, up settings.Server, auth *settings.Auth) (url string, _
 		t.Fatalf("daemon.New: %v", err)
 	}
 	runDaemon(t, d)
-	added(t, d.Client())
 	return "http://" + d.Addr() + "/mcp", d
 }
 

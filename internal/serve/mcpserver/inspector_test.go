@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	settings "github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/lab/peertest"
 	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -137,6 +138,27 @@ func TestInspectorOverHTTP(t *testing.T) {
 		"--tool-arg", "message=hello")
 	if !strings.Contains(call, "hello") || strings.Contains(call, `"isError": true`) {
 		t.Errorf("tools/call: %s", call)
+	}
+}
+
+// TestInspectorShowsOffers checks that the inspector shows the resources and prompts of a server
+// behind Biplane.
+func TestInspectorShowsOffers(t *testing.T) {
+	command := peertest.Server(t, "everything")
+	url, _ := startBefore(t, settings.Server{Command: command[0], Args: append(command[1:], "stdio")}, nil)
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{`"uri": "demo://resource/static/document/features.md"`, []string{"--method", "resources/list"}},
+		{`"uriTemplate": "demo://resource/dynamic/text/{resourceId}"`, []string{"--method", "resources/templates/list"}},
+		{`Everything Server`, []string{"--method", "resources/read", "--uri", "demo://resource/static/document/features.md"}},
+		{`"name": "args-prompt"`, []string{"--method", "prompts/list"}},
+		{`Paris`, []string{"--method", "prompts/get", "--prompt-name", "args-prompt", "--prompt-args", "city=Paris"}},
+	} {
+		if got := inspect(t, append([]string{url, "--transport", "http"}, c.args...)...); !strings.Contains(got, c.want) {
+			t.Errorf("inspector %v: got %s, want %s", c.args, got, c.want)
+		}
 	}
 }
 
