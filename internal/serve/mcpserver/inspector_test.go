@@ -146,18 +146,17 @@ func TestInspectorOverHTTP(t *testing.T) {
 func TestInspectorShowsOffers(t *testing.T) {
 	command := peertest.Server(t, "everything")
 	url, _ := startBefore(t, settings.Server{Command: command[0], Args: append(command[1:], "stdio")}, nil)
-	for _, c := range []struct {
-		want string
-		args []string
-	}{
-		{`"uri": "demo://resource/static/document/features.md"`, []string{"--method", "resources/list"}},
-		{`"uriTemplate": "demo://resource/dynamic/text/{resourceId}"`, []string{"--method", "resources/templates/list"}},
-		{`Everything Server`, []string{"--method", "resources/read", "--uri", "demo://resource/static/document/features.md"}},
-		{`"name": "args-prompt"`, []string{"--method", "prompts/list"}},
-		{`Paris`, []string{"--method", "prompts/get", "--prompt-name", "args-prompt", "--prompt-args", "city=Paris"}},
+	const document = "demo://resource/static/document/features.md"
+	for _, c := range []struct{ args, want string }{
+		{"resources/list", `"uri": "` + document},
+		{"resources/templates/list", `"uriTemplate": "demo://resource/dynamic/text/{resourceId}"`},
+		{"resources/read --uri " + document, "Everything Server"},
+		{"prompts/list", `"name": "args-prompt"`},
+		{"prompts/get --prompt-name args-prompt --prompt-args city=Paris", "Paris"},
 	} {
-		if got := inspect(t, append([]string{url, "--transport", "http"}, c.args...)...); !strings.Contains(got, c.want) {
-			t.Errorf("inspector %v: got %s, want %s", c.args, got, c.want)
+		args := append([]string{url, "--transport", "http", "--method"}, strings.Fields(c.args)...)
+		if got := inspect(t, args...); !strings.Contains(got, c.want) {
+			t.Errorf("inspector --method %s: got %s, want %s", c.args, got, c.want)
 		}
 	}
 }
