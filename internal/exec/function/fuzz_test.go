@@ -14,8 +14,10 @@ import (
 // FuzzCatalog makes catalog tools from the description of a file's functions and from its text.
 // This must succeed with any input, and each tool must be found under its own name.
 func FuzzCatalog(f *testing.F) {
-	f.Add(`[{"name":"f","kind":"function","text":"f","head":"function f(a) {}"}]`, "export function f(a: string[]) {}", false)
-	f.Add(`[{"name":"f","kind":"function","head":"x => x"}]`, "/** @param {string=} x */ export const f = x => x", false)
+	f.Add(`[{"name":"f","kind":"function","text":"f","head":"function f(a) {}"}]`,
+		"export function f(a: string[]) {}", false)
+	f.Add(`[{"name":"f","kind":"function","head":"x => x"}]`,
+		"/** @param {string=} x */ export const f = x => x", false)
 	f.Add(`[{"name":"default","kind":"tool","label":"l","schema":{"type":"object",`+
 		`"properties":{"a":{"$ref":"#"}}}}]`, "", false)
 	f.Add(`[{"name":"f","kind":"function","annotations":{"readOnlyHint":1}},{"name":"f","problem":"x"}]`,
