@@ -2,6 +2,7 @@ package function
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -80,7 +81,8 @@ func (f *File) readExecutable(folder fs.FS) error {
 	return nil
 }
 
-// parseManifest parses a manifest. It refuses aliases, since they may expand without a limit.
+// parseManifest parses a manifest. It refuses aliases, since they may expand without a limit, and
+// tags.
 func parseManifest(name, source string) (*description, error) {
 	if len(source) > maxManifest {
 		return nil, tool.Errorf(tool.Limit, "%s has %s, at most %s are read", name, text.Size(len(source)),
@@ -92,6 +94,9 @@ func parseManifest(name, source string) (*description, error) {
 		case yamltoken.AnchorType, yamltoken.AliasType:
 			return nil, tool.Errorf(tool.Invalid, "%s: line %d: aliases (&, *) are not supported: write the value "+
 				"twice", name, t.Position.Line)
+		case yamltoken.TagType:
+			return nil, tool.Errorf(tool.Invalid, "%s: line %d: tags are not supported: remove %s", name,
+				t.Position.Line, text.Cut(t.Value, 40))
 		case yamltoken.SequenceEntryType, yamltoken.SequenceStartType, yamltoken.MappingStartType,
 			yamltoken.MappingKeyType:
 			nesting++
@@ -102,10 +107,20 @@ func parseManifest(name, source string) (*description, error) {
 		}
 	}
 	m := &description{}
-	if err := yaml.UnmarshalWithOptions([]byte(source), m, yaml.Strict()); err != nil {
+	if err := decodeStrictly(source, m); err != nil {
 		return nil, tool.Errorf(tool.Invalid, "%s: %s", name, yaml.FormatError(err, false, false))
 	}
 	return m, nil
+}
+
+// decodeStrictly decodes YAML into m. Unknown keys are errors.
+func decodeStrictly(source string, m *description) (err error) {
+	defer func() {
+		if recover() != nil { // the library panics on some invalid values
+			err = errors.New("it is not valid YAML: a value has another form than its key needs")
+		}
+	}()
+	return yaml.UnmarshalWithOptions([]byte(source), m, yaml.Strict())
 }
 
 // findExecutable returns the path of the file that a manifest describes.
