@@ -76,9 +76,14 @@ func (s *Server) passOn(v *visit, path string, q url.Values, name string) error 
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "the address is invalid: %w", err)
 	}
-	v.w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
+	nameDownload(v.w.Header(), name)
 	v.access.API.ServeHTTP(fileWriter{v.w}, s.asVisitor(v, r))
 	return nil
+}
+
+// nameDownload makes the browser save the answer under a name, instead of showing it.
+func nameDownload(h http.Header, name string) {
+	h.Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
 }
 
 // A fileWriter shows an error instead of saving it as the file.

@@ -2,7 +2,6 @@ package console
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/control/audit/proof"
@@ -36,7 +35,7 @@ func proveRecord(s *Server, v *visit) error {
 	if v.r.PostForm.Get("action") == "download" {
 		h := v.w.Header()
 		h.Set("Content-Type", "text/plain; charset=utf-8")
-		h.Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(id)+".proof")
+		nameDownload(h, id+".proof")
 		_, _ = v.w.Write([]byte(p.Proof)) // ignore errors of browsers that disconnected
 		return nil
 	}

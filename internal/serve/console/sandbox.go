@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"path"
@@ -21,20 +22,16 @@ type sandboxData struct {
 	MayChange bool
 }
 
-// sandboxesOf returns a client of the API for the visitor's own sandboxes.
-func sandboxesOf(s *Server, v *visit) api.SandboxClient {
-	return s.clientOf(v).OwnSandboxes()
-}
-
 func sandboxPage(id string) string { return "/sandboxes/" + url.PathEscape(id) }
 
 // showSandbox shows a sandbox of the visitor. It shows a folder of its files only if the address
 // names one: that wakes the sandbox.
 func showSandbox(s *Server, v *visit) error {
-	c, id, dir := sandboxesOf(s, v), v.r.PathValue("sandbox"), v.r.URL.Query().Get("dir")
+	c, id, dir := s.clientOf(v).OwnSandboxes(), v.r.PathValue("sandbox"), v.r.URL.Query().Get("dir")
 	d := sandboxData{MayChange: v.mayUse("POST /me/sandboxes/{sandbox}/{operation}")}
 	if dir != "" {
-		d.Folder = listSandboxFolder(s, v, id, path.Clean("/"+dir))
+		d.Folder = newFolder(path.Clean("/"+dir), d.MayChange)
+		d.Folder.Bad = problemOf(d.Folder.listSandbox(v.r.Context(), c, id))
 	}
 	x, err := c.ShowSandbox(v.r.Context(), id)
 	if err != nil {
@@ -47,12 +44,11 @@ func showSandbox(s *Server, v *visit) error {
 	return nil
 }
 
-// listSandboxFolder returns a folder of a sandbox.
-func listSandboxFolder(s *Server, v *visit, id, dir string) *folder {
-	f := newFolder(dir, v.mayUse("POST /me/sandboxes/{sandbox}/{operation}"))
-	a, err := sandboxesOf(s, v).UseSandbox(v.r.Context(), id, "files", api.SandboxOperation{Path: dir})
-	if f.Bad = problemOf(err); err != nil {
-		return f
+// listSandbox adds the entries of the folder in a sandbox.
+func (f *folder) listSandbox(ctx context.Context, c api.SandboxClient, id string) error {
+	a, err := c.UseSandbox(ctx, id, "files", api.SandboxOperation{Path: f.Dir})
+	if err != nil {
+		return err
 	}
 	if n := len(a.Files) - maxEntries; n > 0 {
 		a.Files, f.More = a.Files[:maxEntries], n
@@ -60,15 +56,15 @@ func listSandboxFolder(s *Server, v *visit, id, dir string) *folder {
 	f.Clipped = a.Clipped
 	for _, e := range a.Files {
 		size := e.Size
-		f.Entries = append(f.Entries, entry{Name: e.Name, Path: path.Join(dir, e.Name), Dir: e.Type == "dir",
+		f.Entries = append(f.Entries, entry{Name: e.Name, Path: path.Join(f.Dir, e.Name), Dir: e.Type == "dir",
 			File: e.Type == "file", Target: e.Target, Size: &size})
 	}
-	return f
+	return nil
 }
 
 // changeSandbox suspends, resumes or ends a sandbox of the visitor.
 func changeSandbox(s *Server, v *visit) error {
-	c, id, to := sandboxesOf(s, v), v.r.PathValue("sandbox"), "/sessions"
+	c, id, to := s.clientOf(v).OwnSandboxes(), v.r.PathValue("sandbox"), "/sessions"
 	var err error
 	switch v.r.PostForm.Get("action") {
 	case "suspend":
@@ -98,7 +94,7 @@ func uploadToSandbox(s *Server, v *visit) error {
 	if err != nil {
 		return err
 	}
-	c, id, dir := sandboxesOf(s, v), v.r.PathValue("sandbox"), path.Clean("/"+v.r.URL.Query().Get("dir"))
+	c, id, dir := s.clientOf(v).OwnSandboxes(), v.r.PathValue("sandbox"), path.Clean("/"+v.r.URL.Query().Get("dir"))
 	for first := true; first || len(data) > 0; first = false {
 		part := data[:min(len(data), sandboxPart)]
 		data = data[len(part):]
@@ -120,7 +116,7 @@ func uploadToSandbox(s *Server, v *visit) error {
 func downloadFromSandbox(s *Server, v *visit) error {
 	name := path.Clean("/" + v.r.URL.Query().Get("path"))
 	for offset := int64(0); ; {
-		a, err := sandboxesOf(s, v).UseSandbox(v.r.Context(), v.r.PathValue("sandbox"), "read",
+		a, err := s.clientOf(v).OwnSandboxes().UseSandbox(v.r.Context(), v.r.PathValue("sandbox"), "read",
 			api.SandboxOperation{Path: name, Offset: &offset, Length: sandboxPart})
 		if err == nil && offset == 0 && a.File != nil && a.File.Size > downloadBytes {
 			return tool.Errorf(tool.Limit, "the file is larger than %d MiB: copy it on the command line, with "+
@@ -138,7 +134,8 @@ func downloadFromSandbox(s *Server, v *visit) error {
 			data = []byte(a.Text)
 		}
 		if offset == 0 {
-			saveAs(v.w, path.Base(name))
+			v.w.Header().Set("Content-Type", "application/octet-stream")
+			nameDownload(v.w.Header(), path.Base(name))
 		}
 		if _, err := v.w.Write(data); err != nil || len(data) == 0 || a.Offset <= offset ||
 			a.File != nil && a.Offset >= a.File.Size {
@@ -146,10 +143,4 @@ func downloadFromSandbox(s *Server, v *visit) error {
 		}
 		offset = a.Offset
 	}
-}
-
-// saveAs makes the answer a file that the browser saves under a name, and doesn't show.
-func saveAs(w http.ResponseWriter, name string) {
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
 }
