@@ -152,7 +152,8 @@ func (c *chrome) useSandbox(t *testing.T, client *api.Client) {
 	c.do(t, c.ctx, chromedp.Navigate(c.base+"/sessions"), click(`a[href="`+page+`"]`), see(".state.stopped"),
 		click(`a[href="?dir=/workspace"]`), see("input[type=file]"),
 		chromedp.SetUploadFiles("input[type=file]", []string{file}, chromedp.ByQuery),
-		click("form[action*=upload] button"), see(`a[href$="report.csv"]`), see(".state.idle"), click("button[value=suspend]"), see(".state.frozen"),
+		click("form[action*=upload] button"), see(`a[href$="report.csv"]`), see(".state.idle"),
+		click("button[value=suspend]"), see(".state.frozen"),
 		click("button[value=resume]"), see(".state.idle"))
 	v, err := client.OwnSandboxes().UseSandbox(t.Context(), "box", "run",
 		api.SandboxOperation{Command: "cat report.csv"})

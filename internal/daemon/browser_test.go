@@ -61,7 +61,7 @@ func newChrome(t *testing.T, base string) *chrome {
 	return c
 }
 
-// openTab opens the tab of a context, which is not that of a deadline: the tab would end with it.
+// openTab opens the tab of a context. The context must have no deadline: the tab would end with it.
 func (c *chrome) openTab(t *testing.T, tab context.Context) {
 	t.Helper()
 	c.listen(tab)
@@ -221,9 +221,9 @@ func (c *chrome) stepJournal(t *testing.T, id string) {
 		chromedp.WaitVisible("#value"))
 }
 
-// TestBrowser uses the console in a real browser: it watches a program and decides on its call,
-// decides on that of an agent, steps through a journal, tries a tool, accepts a definition, runs a
-// program with changes, and uses the keyboard.
+// TestBrowser uses the console in a real browser. It watches a program, decides on its call and on
+// an agent's call, steps through a journal, tries a tool, accepts a definition, runs a program with
+// changes, and uses the keyboard.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")

@@ -117,7 +117,7 @@ func checkExpiring(t *testing.T, d *daemon.Daemon, got chan string, now time.Tim
 			t.Errorf("the notice is %s, with error %v; want it without a name", body, err)
 		}
 		if kinds[n.Kind]++; n.Kind == "expiring" && (n.Subject != subject || !strings.HasSuffix(n.Link, page)) {
-			t.Errorf("the notice is %+v, want that of %s with a link to %s", n, subject, page)
+			t.Errorf("the notice is %+v, want one about %s with a link to %s", n, subject, page)
 		}
 	}
 	if kinds["expiring"] != 1 || len(got) > 0 {
