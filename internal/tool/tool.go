@@ -9,6 +9,7 @@ package tool
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -241,6 +242,29 @@ type Principal struct {
 	Chain  []string // chain of delegation, the current actor first (RFC 8693, section 4.1); empty without delegation
 
 	Until time.Time // when its credential expires; zero: never
+}
+
+// AppendKey appends a key that differs for principals that differ in anything but Until.
+func (p *Principal) AppendKey(b []byte) []byte {
+	b = AppendTexts(b, p.ID, p.Name, p.Person, p.Agent, p.Client, p.Profile)
+	for _, list := range [...][]string{p.Roles, p.Groups, p.Scopes, p.Tools, p.Chain} {
+		b = AppendTexts(b, list...)
+	}
+	return b
+}
+
+// AppendTexts appends texts to a key, so that different lists of texts make different keys. Nil
+// differs from an empty list.
+func AppendTexts(key []byte, texts ...string) []byte {
+	n := uint64(0)
+	if texts != nil {
+		n = uint64(len(texts)) + 1
+	}
+	key = binary.AppendUvarint(key, n)
+	for _, s := range texts {
+		key = append(binary.AppendUvarint(key, uint64(len(s))), s...)
+	}
+	return key
 }
 
 // A Grant holds the limits of a call that policy allowed.

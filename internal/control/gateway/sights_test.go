@@ -16,7 +16,7 @@ func TestSightThatIsNotWorkedOutYet(t *testing.T) {
 	all := func() func(*catalog.Entry) bool { return func(*catalog.Entry) bool { return true } }
 	p := tool.Principal{ID: "local:ann"}
 	s := &sights{whole: whole, by: queue.NewCache[string, *sight](maxSeen, 0)}
-	s.by.Put(p.ID, keyOf(p), &sight{made: time.Now()}, 0)
+	s.by.Put(p.ID, string(p.AppendKey(nil)), &sight{made: time.Now()}, 0)
 	done := make(chan *catalog.View, 1)
 	go func() { done <- s.get(p, whole, true, all) }()
 	select {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -60,12 +59,6 @@ type sights struct {
 	by    *queue.Cache[string, *sight]
 }
 
-// keyOf returns a cache key that differs for principals that may see different tools.
-func keyOf(p tool.Principal) string {
-	return fmt.Sprintf("%q", []any{p.ID, p.Name, p.Person, p.Agent, p.Client, p.Roles, p.Groups, p.Scopes,
-		p.Tools, p.Chain, p.Profile})
-}
-
 // A sight is the view of one principal.
 type sight struct {
 	once sync.Once
@@ -77,7 +70,7 @@ type sight struct {
 // after a moment: the view may then change with the time, or with a credential.
 func (s *sights) get(p tool.Principal, whole *catalog.View, fleeting bool,
 	keep func() func(*catalog.Entry) bool) *catalog.View {
-	key, now := keyOf(p), time.Now()
+	key, now := string(p.AppendKey(nil)), time.Now()
 	s.mu.Lock()
 	if s.by == nil || s.whole != whole {
 		s.whole, s.by = whole, queue.NewCache[string, *sight](maxSeen, 0)

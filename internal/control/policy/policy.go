@@ -92,6 +92,8 @@ type Engine struct {
 	reads   bool                // some policy reads arguments
 	timed   bool                // some policy reads the time
 	known   sync.Map            // caches the *facts of tools, by path
+
+	decisions decisions // caches decisions on steady facts
 }
 
 // A rule is one policy, prepared for evaluation.
@@ -103,6 +105,7 @@ type rule struct {
 	bounds bounds
 	reason string
 	looks  depends
+	varies bool // reads arguments or the time
 	once   sync.Once
 	fixed  outcome // partial evaluation, if it depends on nothing that a Sight knows; set by once
 }
@@ -124,6 +127,7 @@ func New(cfg Config) (*Engine, error) {
 	e.rules, problems = loadFiles(cfg.Files)
 	for _, r := range e.rules {
 		args, clock := readsContext(r.policy)
+		r.varies = args || clock
 		e.reads, e.timed = e.reads || args, e.timed || clock
 		r.looks = dependsOf(r.policy)
 	}
@@ -195,7 +199,7 @@ func (s set) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	}
 }
 
-// Decide decides r.
+// Decide decides r. Callers must not modify the slices in the decision.
 func (e *Engine) Decide(r Request) Decision {
 	d := e.decideRequest(r)
 	d.Version = e.version
@@ -206,7 +210,23 @@ func (e *Engine) decideRequest(r Request) Decision {
 	if d, ok := e.decideEarly(r); ok {
 		return d
 	}
-	w, err := e.newWorld(r)
+	about, err := e.factsOf(r)
+	var args cedar.Record
+	if err == nil {
+		args, err = e.readArguments(r, about)
+	}
+	if err != nil {
+		return Decision{Effect: Deny, Policy: "arguments", Reason: err.Error()}
+	}
+	if !about.steady {
+		return e.evaluatePolicies(r, about, args)
+	}
+	return e.decisions.lookUp(r, about.tool, func() Decision { return e.evaluatePolicies(r, about, args) })
+}
+
+// evaluatePolicies decides r by the policies.
+func (e *Engine) evaluatePolicies(r Request, about *facts, args cedar.Record) Decision {
+	w, err := e.worldOf(r, about, args)
 	if err != nil {
 		return Decision{Effect: Deny, Policy: "arguments", Reason: err.Error()}
 	}

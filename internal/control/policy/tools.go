@@ -114,6 +114,7 @@ type facts struct {
 	comes  []string // the labels of its results, sorted
 	reads  bool     // it only reads, as in Engine.ReadOnly
 	shape  *shape   // of its arguments
+	steady bool     // decisions depend neither on the arguments nor on the time
 }
 
 // ReadOnly reports whether a tool only reads according to the policies: the administrator's setting
@@ -132,6 +133,9 @@ func (e *Engine) toolFacts(t *tool.Tool) *facts {
 	if e.reads {
 		f.shape = shapeOf(t.InputSchema)
 	}
+	f.steady = t.Judge == nil && !slices.ContainsFunc(e.rules, func(r *rule) bool {
+		return r.varies && inScope(r.policy.AST().Resource, f.entity)
+	})
 	e.known.Store(path, f)
 	return f
 }

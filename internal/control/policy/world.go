@@ -28,17 +28,25 @@ func (e *Engine) newWorld(r Request) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{facts: about, user: userOf(r.Principal), reveals: len(r.Kinds) > 0}
-	var args cedar.Record
-	if e.reads {
-		given := r.Arguments
-		if w.facts.tool == nil { // the resource already has them
-			given = nil
-		}
-		if args, err = convertArguments(given, w.facts.shape); err != nil {
-			return nil, err
-		}
+	args, err := e.readArguments(r, about)
+	if err != nil {
+		return nil, err
 	}
+	return e.worldOf(r, about, args)
+}
+
+// readArguments returns the arguments of a request if any policy reads arguments. It returns an
+// error if they are invalid.
+func (e *Engine) readArguments(r Request, about *facts) (args cedar.Record, err error) {
+	if !e.reads || about.tool == nil { // otherwise the resource has them
+		return args, nil
+	}
+	return convertArguments(r.Arguments, about.shape)
+}
+
+// worldOf returns the world of a request about a resource.
+func (e *Engine) worldOf(r Request, about *facts, args cedar.Record) (*world, error) {
+	w := &world{facts: about, user: userOf(r.Principal), reveals: len(r.Kinds) > 0}
 	w.about = e.knownContext(r)
 	w.about["arguments"] = args
 	if w.facts.action == connectAction {
