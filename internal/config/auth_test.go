@@ -65,6 +65,14 @@ auth:
 		"auth: {scopes: {mcp: 'a b'}}":                     "invalid scope",
 		"tls: off":                                         "tls is one of terminated",
 		"tls: {cert: a}":                                   "both cert and key",
+		"trusted_proxies: [10.0.0.0/8, '::1', 192.0.2.7]":  "",
+		"trusted_proxies: 10.0.0.0/8":                      "must be a list",
+		"trusted_proxies: [10.0.0.1/8]":                    "invalid address range",
+		"trusted_proxies: [proxy.example]":                 "invalid address range",
+		"trusted_proxies: ['::ffff:10.0.0.1']":             "invalid address range",
+		"trusted_proxies: ['fe80::1%eth0']":                "invalid address range",
+		"trusted_proxies: [0.0.0.0/0]":                     "is every address",
+		"trusted_proxies: ['::/0']":                        "is every address",
 	} {
 		_, err := parseFile("/etc/b/biplane.yaml", text)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -28,14 +28,13 @@ type Config struct {
 	Origin
 	Endpoints
 	Upstreams
+	Listening
 
 	Warnings  []Problem     // settings without effect
 	Policy    string        // "ask-for-writes" (the default), "read-only", "open", or a folder as written in the file
 	PolicyDir string        // absolute path of that folder; empty if there is none
 	Tools     []policy.Rule // settings of tools and upstreams
-	Listen    string        // host:port for serve
 	Auth      *Auth         // nil: no sign-in
-	TLS       TLS
 	StartWait time.Duration
 	Sandbox   Sandbox
 	Sessions  Sessions
@@ -73,7 +72,7 @@ type Origin struct {
 // Default returns the Config of an empty file.
 func Default() *Config {
 	return &Config{
-		Endpoints: Endpoints{Mode: "code"}, Policy: "ask-for-writes", Listen: "127.0.0.1:8420",
+		Endpoints: Endpoints{Mode: "code"}, Policy: "ask-for-writes", Listening: Listening{Listen: "127.0.0.1:8420"},
 		StartWait: 5 * time.Second,
 		Sandbox: Sandbox{Tier: tool.WASM, Memory: 256 << 20, CPU: 10 * time.Second, OutputTokens: 6000, Calls: 1000,
 			Concurrency: 128},
@@ -161,6 +160,8 @@ func (r *reader) readConfig(root *node, c *Config) {
 		"listen":     func(n *node) { listen, c.Listen = n, r.readText(n, "listen") },
 		"auth":       func(n *node) { c.Auth = r.readAuth(n) },
 		"tls":        func(n *node) { c.TLS = r.readTLS(n, filepath.Dir(c.File)) },
+
+		"trusted_proxies": func(n *node) { c.Proxies = readProxies(r, n) },
 		"start_wait": func(n *node) {
 			c.StartWait,
 				c.StartWaitSaid = r.readDuration(n, "start_wait", 0, 5*time.Minute), true

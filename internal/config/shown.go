@@ -18,6 +18,7 @@ type Shown struct {
 	Listen    string        `json:"listen"`
 	Auth      *ShownAuth    `json:"auth,omitempty"`
 	TLS       string        `json:"tls"` // none, terminated, or the file of the certificate
+	Proxies   []string      `json:"trusted_proxies,omitempty"`
 	StartWait string        `json:"start_wait"`
 	Sandbox   ShownSandbox  `json:"sandbox"`
 	Sessions  ShownSessions `json:"sessions"`
@@ -40,7 +41,7 @@ type Shown struct {
 func (c *Config) Shown(dataDir string) *Shown {
 	out := &Shown{
 		File: c.File, DataDir: dataDir, Servers: []ShownServer{}, Mode: c.Mode, Policy: c.Policy, Listen: c.Listen,
-		Auth: c.Auth.Shown(), TLS: c.TLS.String(),
+		Auth: c.Auth.Shown(), TLS: c.TLS.String(), Proxies: c.showProxies(),
 		StartWait: c.StartWait.String(), Sandbox: c.Sandbox.Shown(), Sessions: c.Sessions.Shown(),
 		Journal: c.Journal.Shown(), Usage: c.Usage.Shown(c.Prices),
 		Audit: c.Audit.Shown(), Definitions: c.showDefinitions(), APIs: shownAPIs{}, Profiles: c.showProfiles(),

@@ -392,7 +392,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	servers := []*server{serve(d.servers.socket, d.refuseNewWork(d.servers.http.Socket()), d.log, failed)}
 	if d.servers.tcp != nil {
 		observed := telemetry.ObserveRequests(d.log, d.cfg.Settings.Telemetry.AccessLog, d.refuseNewWork(d.listener()))
-		servers = append(servers, serve(d.servers.tcp, observed, d.log, failed))
+		servers = append(servers, serve(d.servers.tcp, findClients(d.cfg.Settings.Proxies, observed), d.log, failed))
 	}
 	if d.servers.admin != nil {
 		admin := telemetry.AdminHandler(d.meters.metrics.Handler(d.log))

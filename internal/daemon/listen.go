@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -42,6 +43,23 @@ func serve(l net.Listener, h http.Handler, log *slog.Logger, failed chan<- error
 		}
 	}()
 	return s
+}
+
+// findClients returns a handler that replaces the address of requests from trusted proxies with
+// that of their client. So limits, records and logs concern the client.
+func findClients(trusted []netip.Prefix, next http.Handler) http.Handler {
+	if len(trusted) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err == nil {
+			if a := netaddr.ClientOf(peer.Addr(), r.Header, trusted); a != peer.Addr().Unmap().WithZone("") {
+				r.RemoteAddr = netip.AddrPortFrom(a, 0).String() // its port is unknown
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // stop shuts a server down. It closes the listener, and waits for the requests under way until ctx
