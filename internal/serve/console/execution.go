@@ -20,10 +20,6 @@ const (
 	listedExecutions = 50
 	shownCalls       = 500
 	shownConsole     = 2000
-	// pauses of a stream between changes, and how long it lasts: the browser opens it again
-	shortestPause = 500 * time.Millisecond
-	longestPause  = 30 * time.Second
-	streamTime    = 10 * time.Minute
 )
 
 var executionStates = []string{api.StateRunning, api.StateWaiting, api.StateDone, api.StateFailed, api.StateInterrupted}
@@ -239,105 +235,4 @@ func (s *Server) stopExecution(v *visit) error {
 	}
 	http.Redirect(v.w, v.r, "/executions/"+url.PathEscape(id), http.StatusSeeOther)
 	return nil
-}
-
-// streamExecution sends the changing part of an execution's page whenever the execution changes,
-// as server-sent events. The id of an event is the version that it shows, so a browser that
-// connects again misses nothing.
-func (s *Server) streamExecution(v *visit) error {
-	c, id := s.clientOf(v), v.r.PathValue("id")
-	version := v.r.Header.Get("Last-Event-ID")
-	if version == "" {
-		version = v.r.URL.Query().Get("version")
-	}
-	if version == "" {
-		version = "none"
-	}
-	out := NewStream(v.w)
-	s.watchers.Add(1)
-	defer s.watchers.Add(-1)
-	for ends := time.Now().Add(streamTime); time.Now().Before(ends); {
-		began := time.Now()
-		x, err := c.Watch(v.r.Context(), id, version)
-		if err != nil {
-			if !out.begun {
-				return ownError(err)
-			}
-			return nil // the browser connects again, and learns why
-		}
-		if x.Version == version {
-			if x.Ended != nil {
-				return out.SendEvent("end", x.Version, nil)
-			}
-			if time.Since(began) < time.Second { // no process runs it, or this one is stopping
-				return nil
-			}
-			if err := out.SendPing(); err != nil {
-				return nil
-			}
-			continue
-		}
-		version = x.Version
-		rendering := time.Now()
-		text, err := s.renderPart(v, "execution-live", s.displayExecution(v, x, 1))
-		if err != nil {
-			return err
-		}
-		name := "change"
-		if x.Ended != nil {
-			name = "end"
-		}
-		if err := out.SendEvent(name, version, text); err != nil || name == "end" {
-			return nil
-		}
-		select {
-		case <-time.After(pauseStream(time.Since(rendering), int(s.watchers.Load()))):
-		case <-v.r.Context().Done():
-			return nil
-		}
-	}
-	return nil
-}
-
-// pauseStream returns how long a live page pauses after a change. took is the time for rendering
-// it; reading the execution is about as much work. So the changes of all live pages together use
-// about a twentieth of a core, however many people watch; opening the pages is on top of that.
-func pauseStream(took time.Duration, watchers int) time.Duration {
-	return min(max(shortestPause, 2*20*took*time.Duration(watchers)), longestPause)
-}
-
-// A Stream sends server-sent events.
-type Stream struct {
-	w     http.ResponseWriter
-	begun bool
-}
-
-// NewStream returns a Stream to w.
-func NewStream(w http.ResponseWriter) *Stream { return &Stream{w: w} }
-
-// SendEvent sends one event. An error means that the browser has gone.
-func (t *Stream) SendEvent(event, id string, data []byte) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "id: %s\nevent: %s\n", id, event)
-	for line := range bytes.Lines(append(data, '\n')) {
-		b.WriteString("data: ")
-		b.Write(line)
-	}
-	b.WriteString("\n")
-	return t.writeText(b.Bytes())
-}
-
-// SendPing keeps proxies from closing the connection.
-func (t *Stream) SendPing() error { return t.writeText([]byte(": \n\n")) }
-
-func (t *Stream) writeText(b []byte) error {
-	if !t.begun {
-		t.begun = true
-		t.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-		t.w.WriteHeader(http.StatusOK)
-	}
-	if _, err := t.w.Write(b); err != nil {
-		return err
-	}
-	return http.NewResponseController(t.w).Flush()
 }

@@ -24,7 +24,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
@@ -55,7 +54,7 @@ type Server struct {
 	templates func() *template.Template // parsed for the first page
 	origins   *http.CrossOriginProtection
 	timelines *timelines
-	watchers  atomic.Int64 // open live pages
+	live      liveViews
 }
 
 //go:embed pages
@@ -108,8 +107,18 @@ type Gate interface {
 	ReadBody(w http.ResponseWriter, r *http.Request, p tool.Principal, most int64) (release func(), err error)
 	// EnterLane acquires a slot for a request once its body has arrived, and holds it until leave
 	// is called. p is empty before sign-in.
-	EnterLane(r *http.Request, p tool.Principal, decide bool) (leave func(), err error)
+	EnterLane(r *http.Request, p tool.Principal, l Lane) (leave func(), err error)
 }
+
+// A Lane is a kind of requests that others can't use up.
+type Lane int
+
+// The lanes of pages.
+const (
+	Reads     Lane = iota // answered at once
+	Decisions             // stop or decide
+	Waits                 // stay open
+)
 
 // ListPaths returns the patterns that Handler serves, in the form of http.ServeMux, without
 // methods.
@@ -138,7 +147,7 @@ const (
 	anyone  access = iota
 	looks          // principals who may read
 	decides        // principals who may decide
-	streams        // as looks; its slot is that of the request to the API that it waits for
+	streams        // as looks; it waits for changes
 )
 
 // listPages returns the table of pages.
@@ -225,6 +234,17 @@ const (
 	signInBytes = 3*maxCredential + 4096 // a credential, escaped, and the next page
 )
 
+// chooseLane returns the lane of the page's requests.
+func (p page) chooseLane() Lane {
+	switch p.access {
+	case decides:
+		return Decisions
+	case streams:
+		return Waits
+	}
+	return Reads
+}
+
 // maxBytes returns the maximum size of the page's form.
 func (p page) maxBytes() int64 {
 	switch {
@@ -294,10 +314,7 @@ func (s *Server) serveVisit(v *visit, p page) error {
 			return tool.Errorf(tool.Invalid, "the form can't be read: it is too large or malformed")
 		}
 	}
-	if p.access == streams {
-		return p.serve(s, v)
-	}
-	leave, err := v.access.Gate.EnterLane(v.r, v.who, p.access == decides)
+	leave, err := v.access.Gate.EnterLane(v.r, v.who, p.chooseLane())
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (gate) ReadBody(w http.ResponseWriter, r *http.Request, _ tool.Principal, m
 	return func() {}, nil
 }
 
-func (gate) EnterLane(*http.Request, tool.Principal, bool) (func(), error) { return func() {}, nil }
+func (gate) EnterLane(*http.Request, tool.Principal, Lane) (func(), error) { return func() {}, nil }
 
 func get(h http.Handler, path string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -169,21 +169,5 @@ func TestArgumentsAsSent(t *testing.T) {
 	if got, short := indentArguments([]byte(`"` + strings.Repeat("\u200b", maxShown/5) + `"`)); !short ||
 		len(got) > maxShown {
 		t.Errorf("%d bytes, cut: %v", len(got), short)
-	}
-}
-
-// TestPauseStream checks that live pages use a bounded share of a core together, and stay live.
-func TestPauseStream(t *testing.T) {
-	for _, c := range []struct {
-		took     time.Duration
-		watchers int
-		want     time.Duration
-	}{
-		{4 * time.Millisecond, 1, shortestPause}, {4 * time.Millisecond, 100, 16 * time.Second},
-		{0, 1000, shortestPause}, {time.Second, 1000, longestPause},
-	} {
-		if got := pauseStream(c.took, c.watchers); got != c.want {
-			t.Errorf("after %v, with %d pages: %v, want %v", c.took, c.watchers, got, c.want)
-		}
 	}
 }

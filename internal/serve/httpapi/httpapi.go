@@ -240,11 +240,11 @@ func (g pageGate) ReadBody(w http.ResponseWriter, r *http.Request, p tool.Princi
 	return g.s.open.readBody(w, r, p, most)
 }
 
-func (g pageGate) EnterLane(r *http.Request, p tool.Principal, decide bool) (leave func(), err error) {
-	if decide {
-		return g.s.open.enterLane(controls, r, p)
-	}
-	return g.s.open.enterLane(reads, r, p)
+// pageLanes are the lanes of pages.
+var pageLanes = map[console.Lane]lane{console.Reads: reads, console.Decisions: controls, console.Waits: waits}
+
+func (g pageGate) EnterLane(r *http.Request, p tool.Principal, l console.Lane) (leave func(), err error) {
+	return g.s.open.enterLane(pageLanes[l], r, p)
 }
 
 // newHandler returns a handler of the routes and of pages, if not nil. check returns the reason to

@@ -1,0 +1,248 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Pauses of a live page between changes, and how long its stream lasts: the browser opens it again.
+const (
+	shortestPause = 500 * time.Millisecond
+	longestPause  = 30 * time.Second
+	streamTime    = 10 * time.Minute
+	// sendTime is about the processor time for sending a change to one page.
+	sendTime = 50 * time.Microsecond
+)
+
+// A viewKey identifies what a principal sees of an execution.
+type viewKey struct {
+	execution string
+	principal string // with all rights, since credentials of one principal may differ
+}
+
+// newViewKey returns the key of an execution as p sees it. When the credential expires has no
+// influence on that.
+func newViewKey(execution string, p tool.Principal) (viewKey, error) {
+	p.Until = time.Time{}
+	text, err := json.Marshal(p)
+	return viewKey{execution, string(text)}, err
+}
+
+// liveViews are the executions that live pages show. Pages that show the same share a view: each
+// change is read and rendered once, however many pages there are. It is safe for concurrent use.
+type liveViews struct {
+	mu    sync.Mutex
+	pages int
+	all   map[viewKey]*liveView
+}
+
+// A liveView is an execution on the live pages of one principal.
+type liveView struct {
+	key      viewKey
+	pages    int
+	newest   *change       // nil: none yet
+	rendered time.Time     // when newest was
+	took     time.Duration // for rendering it
+	next     *reading      // nil: no page waits
+}
+
+// A change is what live pages receive.
+type change struct {
+	version string
+	event   []byte // empty: nothing is sent
+	over    bool   // the stream ends with it
+}
+
+// A reading is one wait for the change after a version. The page that began it reads and renders
+// the change for all pages that wait.
+type reading struct {
+	past   string
+	done   chan struct{} // closed when change and err are set
+	change change
+	err    error
+	took   time.Duration // for rendering; 0: nothing has changed
+}
+
+// errPageGone is the error of a reading whose page was closed.
+var errPageGone = errors.New("the page that waited for the change was closed")
+
+// openPage adds a page. leave must be called when it is closed.
+func (t *liveViews) openPage(key viewKey) (view *liveView, leave func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if view = t.all[key]; view == nil {
+		if t.all == nil {
+			t.all = map[viewKey]*liveView{}
+		}
+		view = &liveView{key: key}
+		t.all[key] = view
+	}
+	view.pages++
+	t.pages++
+	return view, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.pages--
+		if view.pages--; view.pages == 0 {
+			delete(t.all, key)
+		}
+	}
+}
+
+// findChange returns the change to send to a page that shows the version past, if it is known. If
+// not, it returns the reading to wait for, which the page must carry out itself if own is true.
+func (t *liveViews) findChange(view *liveView, past string) (known *change, r *reading, own bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := view.next
+	if view.newest != nil && view.newest.version != past {
+		// It is still the newest if another page waits for the one after it.
+		if next != nil && next.past == view.newest.version || time.Since(view.rendered) < t.pauseOf(view) {
+			return view.newest, nil, false
+		}
+	}
+	if next != nil && next.past == past {
+		return nil, next, false
+	}
+	view.next = &reading{past: past, done: make(chan struct{}), err: errPageGone}
+	return nil, view.next, true
+}
+
+// finishReading passes the change to the pages that wait for it.
+func (t *liveViews) finishReading(view *liveView, r *reading) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if view.next == r {
+		view.next = nil
+	}
+	if r.err == nil && r.took > 0 {
+		view.newest, view.rendered, view.took = &r.change, time.Now(), r.took
+	}
+	close(r.done)
+}
+
+// pausePages returns how long the pages of a view pause after a change.
+func (t *liveViews) pausePages(view *liveView) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pauseOf(view)
+}
+
+// pauseOf is pausePages for callers that hold t.mu.
+func (t *liveViews) pauseOf(view *liveView) time.Duration {
+	return pauseStream(view.took, len(t.all), t.pages)
+}
+
+// pauseStream returns how long live pages pause after a change. took is the time for rendering it;
+// reading the execution is about as much work. So the changes of all live pages together use about
+// a twentieth of a core, however many people watch; opening the pages is on top of that.
+func pauseStream(took time.Duration, views, pages int) time.Duration {
+	work := 2*took*time.Duration(views) + sendTime*time.Duration(pages)
+	return min(max(shortestPause, 20*work), longestPause)
+}
+
+// streamExecution sends the changing part of an execution's page whenever the execution changes,
+// as server-sent events. The id of an event is the version that it shows, so a browser that
+// connects again misses nothing. Before each event, the visitor's credential is checked again.
+func (s *Server) streamExecution(v *visit) error {
+	version := cmp.Or(v.r.Header.Get("Last-Event-ID"), v.r.URL.Query().Get("version"), "none")
+	key, err := newViewKey(v.r.PathValue("id"), v.who)
+	if err != nil {
+		return err
+	}
+	view, leave := s.live.openPage(key)
+	defer leave()
+	out := NewStream(v.w)
+	for ends := time.Now().Add(streamTime); time.Now().Before(ends); {
+		c, err := awaitChange(s, v, view, version)
+		if err != nil && !out.begun {
+			return ownError(err)
+		}
+		if err != nil || len(c.event) == 0 || !hasView(s, v, key) {
+			return nil // the browser connects again, and learns why
+		}
+		if err := out.writeText(c.event); err != nil || c.over {
+			return nil
+		}
+		if c.version == version {
+			continue
+		}
+		version = c.version
+		select {
+		case <-time.After(s.live.pausePages(view)):
+		case <-v.r.Context().Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// hasView reports whether the visitor's credential is still valid, with unchanged rights.
+func hasView(s *Server, v *visit, key viewKey) bool {
+	p, err := s.authenticate(v.r, v.access, false)
+	if err != nil {
+		return false
+	}
+	now, err := newViewKey(key.execution, p)
+	return err == nil && now == key
+}
+
+// awaitChange returns the change after the version past. It has the same version if there was none
+// for a while. If the page that reads the change is closed or fails, another one reads it.
+func awaitChange(s *Server, v *visit, view *liveView, past string) (*change, error) {
+	for {
+		known, r, own := s.live.findChange(view, past)
+		switch {
+		case known != nil:
+			return known, nil
+		case own:
+			return readChange(s, v, view, r)
+		}
+		select {
+		case <-r.done:
+			if r.err == nil {
+				return &r.change, nil
+			}
+		case <-v.r.Context().Done():
+			return nil, context.Cause(v.r.Context())
+		}
+	}
+}
+
+// readChange carries out a reading.
+func readChange(s *Server, v *visit, view *liveView, r *reading) (*change, error) {
+	defer s.live.finishReading(view, r)
+	began := time.Now()
+	x, err := s.clientOf(v).Watch(v.r.Context(), view.key.execution, r.past)
+	if err != nil {
+		r.err = err
+		return nil, err
+	}
+	c := change{version: x.Version, over: x.Ended != nil}
+	switch {
+	case x.Version != r.past:
+		rendering := time.Now()
+		text, err := s.renderPart(v, "execution-live", s.displayExecution(v, x, 1))
+		if err != nil {
+			r.err = err
+			return nil, err
+		}
+		name := "change"
+		if c.over {
+			name = "end"
+		}
+		c.event, r.took = formatEvent(name, x.Version, text), max(time.Since(rendering), 1)
+	case c.over:
+		c.event = formatEvent("end", x.Version, nil)
+	case time.Since(began) >= time.Second: // otherwise no process runs it, or this one is stopping
+		c.event = []byte(ping)
+	}
+	r.change, r.err = c, nil
+	return &r.change, nil
+}
