@@ -26,7 +26,7 @@ func isModern(version string) bool { return version >= firstModern }
 func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		stack.Grow() // the SDK starts a goroutine for each message
-		mode := s.endpoints.modeOf(s.principalOf(ctx, nil))
+		e := s.endpoints.endpointOf(s.principalOf(ctx, nil))
 		switch r := req.(type) {
 		case *mcp.ListToolsRequest:
 			return s.listTools(ctx, r)
@@ -34,15 +34,15 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 			return s.callTool(ctx, r)
 		case *mcp.ListResourcesRequest, *mcp.ListResourceTemplatesRequest, *mcp.ListPromptsRequest,
 			*mcp.ReadResourceRequest, *mcp.GetPromptRequest, *mcp.CompleteRequest:
-			if mode == Direct {
-				return s.handleOffers(ctx, req)
+			if e.Mode == Direct {
+				return offerRequests{s}.handleOffers(ctx, req)
 			}
-			if s.hasSkills(mode) {
-				return s.handleSkills(ctx, method, req)
+			if s.skills.visibleIn(e.Mode) {
+				return s.skills.answerRequest(e, method, req)
 			}
 		case *mcp.ServerRequest[*skillRequest]:
-			if s.hasSkills(mode) {
-				return s.handleSkills(ctx, method, req)
+			if s.skills.visibleIn(e.Mode) {
+				return s.skills.answerRequest(e, method, req)
 			}
 		case *mcp.ServerRequest[*taskRequest]:
 			if r.Params == nil { // the SDK would panic
@@ -61,7 +61,7 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 					Message: "unknown log level: it is one of " + strings.Join(levels, ", ")}
 			}
 		}
-		if s.canSubscribe(mode) && (method == tool.Subscribe || method == "resources/unsubscribe") {
+		if s.canSubscribe(e.Mode) && (method == tool.Subscribe || method == "resources/unsubscribe") {
 			return next(ctx, method, req)
 		}
 		switch method {
@@ -148,7 +148,7 @@ func argumentsOf(ctx context.Context, req *mcp.CallToolRequest) json.RawMessage 
 // makeCall makes the call of a request.
 func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who tool.Principal,
 	a asker) (mcp.Result, error) {
-	ctx, end, err := s.beginCall(ctx, who)
+	ctx, end, err := s.calls.beginCall(ctx, who)
 	if err != nil {
 		return s.answerFailure(req, err)
 	}
@@ -181,7 +181,7 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 		return askInput(ask)
 	}
 
-	if err = s.drainError(err); err != nil {
+	if err = s.calls.drainError(err); err != nil {
 		if e := tool.AsError(err); known == nil && e.Kind == tool.NotFound {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool: " + e.Msg}
 		}
@@ -221,42 +221,6 @@ func (s *Server) observeCall(from *client, notify *notifier, a asker, c *tool.Ca
 		t.notify.Store(notify)
 	}
 	return o
-}
-
-// beginCall counts a call until end is called. It returns an error if the server is stopping, or if
-// who has too many calls under way. The context ends with the request, its client, and the time for
-// calls under way when the server stops.
-func (s *Server) beginCall(ctx context.Context, who tool.Principal) (_ context.Context, end func(), err error) {
-	if !s.enterCall() {
-		return nil, nil, tool.Errorf(tool.Unavailable, notTaken)
-	}
-	if err := s.calls.Acquire(who.ID, 1); err != nil {
-		s.leaveCall()
-		return nil, nil, err
-	}
-	ctx, cancel := withoutCause(ctx)
-	stops := []func() bool{context.AfterFunc(s.cutting, cancel)}
-	// A call that shows forms may outlive its request, but not the connection.
-	if c := clientOf(ctx); c != nil && (ctx.Value(talkKey{}) == nil || c.order != nil) {
-		stops = append(stops, context.AfterFunc(c.ctx, cancel))
-	}
-	return ctx, func() {
-		for _, stop := range stops {
-			stop()
-		}
-		cancel()
-		s.calls.Release(who.ID, 1)
-		s.leaveCall()
-	}, nil
-}
-
-// withoutCause returns a context that ends when ctx does, but without its cause. The cause is
-// internal to the SDK, for example io.EOF if the client has disconnected, and says nothing about
-// the call.
-func withoutCause(ctx context.Context) (context.Context, context.CancelFunc) {
-	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancel)
-	return out, func() { stop(); cancel() }
 }
 
 // resolveName returns the tool with a name, or nil if only the gateway can decide.

@@ -14,8 +14,8 @@ import (
 
 // completeArgument answers completion/complete: it calls "completion.complete" of the upstream that
 // has the prompt or the template. A prompt or template that the principal may not see is not found.
-func (s *Server) completeArgument(ctx context.Context, r *mcp.CompleteRequest) (mcp.Result, error) {
-	from := readRequest(ctx, s, r)
+func (s offerRequests) completeArgument(ctx context.Context, r *mcp.CompleteRequest) (mcp.Result, error) {
+	from := readRequest(ctx, s.Server, r)
 	ref := *r.Params.Ref
 	find, name := findPrompt, &ref.Name
 	if ref.Type == "ref/resource" {

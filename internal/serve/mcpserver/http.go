@@ -75,7 +75,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseRequest(w, http.StatusForbidden, nil, jsonrpc.CodeInvalidRequest, msg)
 		return
 	}
-	if h.srv.ctx.Err() != nil || r.Method == http.MethodGet && h.srv.isStopping() {
+	if h.srv.ctx.Err() != nil || r.Method == http.MethodGet && h.srv.calls.isStopping() {
 		h.answerBusy(w, tool.Errorf(tool.Unavailable, "biplane is stopping"))
 		return
 	}
@@ -165,10 +165,10 @@ func (h *handler) enterCall(w *writer, e envelope) (leave func(), ok bool) {
 	case e.id == nil || e.method == "":
 		return func() {}, true
 	case e.method == "tools/call":
-		if h.srv.enterCall() {
-			return h.srv.leaveCall, true
+		if h.srv.calls.enterCall() {
+			return h.srv.calls.leaveCall, true
 		}
-	case !h.srv.isStopping():
+	case !h.srv.calls.isStopping():
 		return func() {}, true
 	}
 	hangUp(w)

@@ -63,7 +63,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 		s: s, req: req, notify: notify, modern: relayed || isModern(req.ProtocolVersion()), began: time.Now(),
 		call: form.Call{Principal: c.Principal, Tool: c.Path, Arguments: c.Arguments},
 	}
-	id := s.resumedExecution(c)
+	id := s.builtin.resumedExecution(c)
 	switch {
 	case sent == "":
 	case !a.modern:
@@ -86,7 +86,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	if err != nil || f != nil {
 		return nil, f, err
 	}
-	if id = s.waitingExecution(c, res); id == "" {
+	if id = s.builtin.waitingExecution(c, res); id == "" {
 		return res, nil, nil
 	}
 	return a.askAboutExecution(ctx, c, id, res)
@@ -128,7 +128,7 @@ func undecidedError(path string) error {
 // Without an outcome of an earlier form, it asks first.
 func (a *formCall) resumeAndAsk(ctx context.Context, c *tool.Call, id string,
 	out *form.Outcome) (*tool.Result, *form.Form, error) {
-	c = a.s.newResume(c, id)
+	c = a.s.builtin.newResume(c, id)
 	if out == nil {
 		return a.askAboutExecution(ctx, c, id, nil)
 	}
@@ -137,7 +137,7 @@ func (a *formCall) resumeAndAsk(ctx context.Context, c *tool.Call, id string,
 	if err != nil {
 		return nil, nil, err
 	}
-	if id = a.s.waitingExecution(c, res); id == "" {
+	if id = a.s.builtin.waitingExecution(c, res); id == "" {
 		return res, nil, nil
 	}
 	return a.askAboutExecution(ctx, c, id, res)
@@ -169,13 +169,14 @@ func (a *formCall) askAboutExecution(ctx context.Context, c *tool.Call, id strin
 		if !decided && res != nil {
 			return res, nil, nil
 		}
-		c = a.s.newResume(c, id)
+		c = a.s.builtin.newResume(c, id)
 		c.InPlace = decided || f != nil // otherwise it waits as it does for clients that can't show forms
 		res, err = a.resume(ctx, c, id)
 		if err != nil || !decided {
 			return res, nil, err
 		}
-		if id = a.s.waitingExecution(c, res); id == "" { // otherwise it may be the execution that carries out a plan
+		// A new id may be that of the execution that carries out a plan.
+		if id = a.s.builtin.waitingExecution(c, res); id == "" {
 			return res, nil, nil
 		}
 	}
@@ -332,72 +333,6 @@ func (a *formCall) watchForm(ctx context.Context, f *form.Form, cancel func()) {
 			})
 		}
 	}
-}
-
-// metaExecution is the key in _meta under which execute and resume identify their execution.
-const metaExecution = "biplane.dev/execution"
-
-// waitingExecution returns the id of the execution that waits for people, according to the answer
-// of Biplane's own execute or resume; otherwise it is empty.
-func (s *Server) waitingExecution(c *tool.Call, res *tool.Result) string {
-	id, state := s.executionOf(c, res)
-	if state != "waiting" {
-		return ""
-	}
-	return id
-}
-
-// goesOn returns the id of the execution that has not ended, according to the answer of Biplane's
-// own execute or resume; otherwise it is empty.
-func (s *Server) goesOn(c *tool.Call, res *tool.Result) string {
-	id, state := s.executionOf(c, res)
-	if state != "waiting" && state != "running" && state != "queued" {
-		return ""
-	}
-	return id
-}
-
-// executionOf returns the execution and its state in the answer of Biplane's own execute or resume.
-func (s *Server) executionOf(c *tool.Call, res *tool.Result) (id, state string) {
-	if res == nil || c.Path != s.pathOf("execute") && c.Path != s.pathOf("resume") {
-		return "", ""
-	}
-	var v struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
-	}
-	var e struct{ ID, State string }
-	if json.Unmarshal(res.Raw, &v) != nil || json.Unmarshal(v.Meta[metaExecution], &e) != nil {
-		return "", ""
-	}
-	return e.ID, e.State
-}
-
-// resumedExecution returns the execution that c resumes, or the empty string for other calls.
-func (s *Server) resumedExecution(c *tool.Call) string {
-	var a struct{ Execution string }
-	if c.Path != s.pathOf("resume") || json.Unmarshal(c.Arguments, &a) != nil {
-		return ""
-	}
-	return a.Execution
-}
-
-// newResume returns a copy of c that resumes an execution.
-func (s *Server) newResume(c *tool.Call, execution string) *tool.Call {
-	args, err := tool.Marshal(map[string]string{"execution": execution})
-	if err != nil {
-		panic(err) // strings can always be marshaled
-	}
-	next := *c
-	next.ID, next.Path, next.Arguments, next.InPlace = "", s.pathOf("resume"), args, false
-	return &next
-}
-
-// pathOf returns the path of one of Biplane's own tools, or the empty string if it is not offered.
-func (s *Server) pathOf(name string) string {
-	if t := s.builtin[name]; t != nil {
-		return t.Path()
-	}
-	return ""
 }
 
 // formParams are the parameters of the request that shows a form.

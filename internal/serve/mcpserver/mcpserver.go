@@ -31,7 +31,6 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/control/approval/form"
 	"github.com/biplane-dev/biplane/internal/tool"
-	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
 // A Mode determines the content of the tool list.
@@ -164,9 +163,9 @@ type Server struct {
 	cfg       Config
 	log       *slog.Logger
 	endpoints endpoints
-	builtin   map[string]*tool.Tool
+	builtin   ownTools
 	defs      func() []json.RawMessage // definitions of cfg.Builtin
-	calls     *queue.Shares            // for calls under way
+	calls     *admission               // of calls under way
 	talks     *talks                   // parked calls
 	tasks     *tasks
 	tokens    tokenCounter
@@ -176,18 +175,13 @@ type Server struct {
 	lastClient    atomic.Int64
 	subscriptions *subscriptions
 
-	ctx     context.Context // done when Close begins
-	cancel  context.CancelFunc
-	cutting context.Context // done when Drain cancels the remaining calls
-	cut     context.CancelFunc
-	idle    chan struct{} // closed when no call is under way and no more are accepted
+	ctx    context.Context // done when Close begins
+	cancel context.CancelFunc
 
-	mu       sync.Mutex
-	clients  map[*client]context.CancelFunc // all connected clients
-	closed   bool
-	draining bool           // no more calls are accepted
-	under    int            // calls under way, and messages that request one
-	stdio    sync.WaitGroup // connections; none are added after closed is set
+	mu      sync.Mutex
+	clients map[*client]context.CancelFunc // all connected clients
+	closed  bool
+	stdio   sync.WaitGroup // connections; none are added after closed is set
 }
 
 // New returns a new Server. Before the first connection it needs no Close.
@@ -195,13 +189,10 @@ func New(cfg Config) *Server {
 	cfg.setDefaults()
 	s := &Server{
 		cfg: cfg, log: cfg.Log,
-		builtin: map[string]*tool.Tool{},
+		builtin: ownTools{},
 		clients: map[*client]context.CancelFunc{},
 		talks:   &talks{parked: map[string]*talk{}},
-		calls:   queue.NewShares("calls", "under way", int64(cfg.Limits.Calls)),
-		idle:    make(chan struct{}),
 		skills:  loadSkills(cfg.Skills),
-		tasks:   newTasks(cfg.Limits),
 	}
 	for _, t := range cfg.Builtin {
 		s.builtin[t.Name] = t
@@ -213,7 +204,8 @@ func New(cfg Config) *Server {
 		return all
 	})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.cutting, s.cut = context.WithCancel(s.ctx)
+	s.tasks = newTasks(s.ctx, cfg, s.talks)
+	s.calls = newAdmission(s.ctx, cfg.Limits.Calls)
 	s.subscriptions = newSubscriptions(cfg.Limits.Subscriptions)
 	s.endpoints = endpoints{"": newEndpoint(s, cfg.Endpoint)}
 	for name, e := range cfg.Profiles {
@@ -271,7 +263,7 @@ func (s *Server) newSDK(e Endpoint) *mcp.Server {
 		capabilities.Prompts = &mcp.PromptCapabilities{ListChanged: true}
 		capabilities.Completions = &mcp.CompletionCapabilities{}
 	}
-	if s.hasSkills(e.Mode) {
+	if s.skills.visibleIn(e.Mode) {
 		capabilities.Resources = &mcp.ResourceCapabilities{}
 		capabilities.AddExtension(skillsExtension, nil)
 		capabilities.Extensions[skillsExtension] = skillSettings{DirectoryRead: true}

@@ -94,8 +94,11 @@ func quoteText(s string) json.RawMessage {
 
 var errNoParams = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "params are missing"}
 
-// handleOffers answers the requests about resources and prompts.
-func (s *Server) handleOffers(ctx context.Context, req mcp.Request) (mcp.Result, error) {
+// offerRequests answers requests about resources and prompts.
+type offerRequests struct{ *Server }
+
+// handleOffers answers a request.
+func (s offerRequests) handleOffers(ctx context.Context, req mcp.Request) (mcp.Result, error) {
 	switch r := req.(type) {
 	case *mcp.ListResourcesRequest:
 		cursor := ""
@@ -119,7 +122,7 @@ func (s *Server) handleOffers(ctx context.Context, req mcp.Request) (mcp.Result,
 		if r.Params == nil {
 			return nil, errNoParams
 		}
-		from := readRequest(ctx, s, r)
+		from := readRequest(ctx, s.Server, r)
 		upstream, uri, err := s.findOffer(ctx, from.principal, r.Params.URI, findResource)
 		if err != nil {
 			return nil, err
@@ -129,7 +132,7 @@ func (s *Server) handleOffers(ctx context.Context, req mcp.Request) (mcp.Result,
 		if r.Params == nil {
 			return nil, errNoParams
 		}
-		from := readRequest(ctx, s, r)
+		from := readRequest(ctx, s.Server, r)
 		upstream, name, err := s.findOffer(ctx, from.principal, r.Params.Name, findPrompt)
 		if err != nil {
 			return nil, err
@@ -146,7 +149,7 @@ func (s *Server) handleOffers(ctx context.Context, req mcp.Request) (mcp.Result,
 }
 
 // listOffers answers a list of a kind.
-func (s *Server) listOffers(ctx context.Context, k kind, software *mcp.Implementation, cursor string,
+func (s offerRequests) listOffers(ctx context.Context, k kind, software *mcp.Implementation, cursor string,
 	modern bool) (mcp.Result, error) {
 	p := s.principalOf(ctx, software)
 	visible, _ := s.cfg.Catalog.ListOffers(ctx, p)
@@ -170,7 +173,7 @@ var errNoOffer = errors.New("no upstream has it")
 
 // findOffer finds a name among what p may use. If nothing has it, it searches everything, so that
 // the gateway refuses and records the attempt. Only then does it guess.
-func (s *Server) findOffer(ctx context.Context, p tool.Principal, name string,
+func (s offerRequests) findOffer(ctx context.Context, p tool.Principal, name string,
 	find finder) (upstream, key string, err error) {
 	visible, all := s.cfg.Catalog.ListOffers(ctx, p)
 	if upstream, key, err = find(visible, name, false); errors.Is(err, errNoOffer) {
@@ -311,7 +314,7 @@ func readRequest[P mcp.Params](ctx context.Context, s *Server, r *mcp.ServerRequ
 
 // callMethod calls the tool that stands for a method, and returns its structured result. uri is the
 // URI as the client wrote it, for a resource.
-func (s *Server) callMethod(ctx context.Context, r methodRequest, path string, args methodArguments,
+func (s offerRequests) callMethod(ctx context.Context, r methodRequest, path string, args methodArguments,
 	uri string) (mcp.Result, error) {
 	raw, err := tool.Marshal(args)
 	if err != nil {
@@ -327,10 +330,10 @@ func (s *Server) callMethod(ctx context.Context, r methodRequest, path string, a
 }
 
 // makeMethodCall makes the call of a request.
-func (s *Server) makeMethodCall(ctx context.Context, r methodRequest, path string, raw json.RawMessage, uri string,
-	a asker) (mcp.Result, error) {
+func (s offerRequests) makeMethodCall(ctx context.Context, r methodRequest, path string, raw json.RawMessage,
+	uri string, a asker) (mcp.Result, error) {
 	p, modern := r.principal, r.modern
-	ctx, end, err := s.beginCall(ctx, p)
+	ctx, end, err := s.calls.beginCall(ctx, p)
 	if err != nil {
 		return nil, s.methodError(path, uri, modern, err)
 	}
@@ -344,7 +347,7 @@ func (s *Server) makeMethodCall(ctx context.Context, r methodRequest, path strin
 	c.Observer = s.observeCall(from, notify, a, c)
 	res, err := s.cfg.Door.Call(ctx, c)
 	notify.close()
-	if err = s.drainError(err); err != nil {
+	if err = s.calls.drainError(err); err != nil {
 		return nil, s.methodError(path, uri, modern, err)
 	}
 	if res == nil || res.IsError {
@@ -371,7 +374,7 @@ const codeNotFound = -32002
 
 // methodError returns the JSON-RPC error of a request that has no isError. Its data has the kind of
 // the error, and the URI of an unknown resource.
-func (s *Server) methodError(path, uri string, modern bool, err error) error {
+func (s offerRequests) methodError(path, uri string, modern bool, err error) error {
 	e := tool.AsError(err)
 	out := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: e.Msg}
 	data := methodFault{errorMeta: errorMeta{e.Kind, max(0, e.RetrySeconds())}}

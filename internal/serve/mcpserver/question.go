@@ -204,14 +204,14 @@ func (s *Server) relayCall(ctx context.Context, t *talk, f followUp,
 			return nil, err
 		}
 	}
-	if !s.runTalk(ctx, t, call) {
+	if !s.talks.runTalk(ctx, t, call) {
 		return call(ctx, nil)
 	}
 	return s.awaitTalk(ctx, t)
 }
 
 // runTalk begins a call that outlives ctx. It returns false if the server is stopping.
-func (s *Server) runTalk(ctx context.Context, t *talk, call func(context.Context, asker) (mcp.Result, error)) bool {
+func (a *talks) runTalk(ctx context.Context, t *talk, call func(context.Context, asker) (mcp.Result, error)) bool {
 	t.asked, t.answers = make(chan map[string]tool.Question), make(chan map[string]json.RawMessage, 1)
 	t.done, t.tasked, t.refused = make(chan struct{}), make(chan struct{}, 1), make(chan error, 1)
 	t.from = clientOf(ctx)
@@ -223,7 +223,7 @@ func (s *Server) runTalk(ctx context.Context, t *talk, call func(context.Context
 			(*cancel)(cause)
 		}
 	}
-	if !s.talks.startTalk(func() {
+	if !a.startTalk(func() {
 		defer close(t.done)
 		defer stop.Store(nil)
 		defer cancel(nil)
@@ -295,7 +295,7 @@ func (s *Server) awaitTalk(ctx context.Context, t *talk) (mcp.Result, error) {
 	for {
 		select {
 		case asked := <-t.asked:
-			return s.parkTalk(t, asked)
+			return s.talks.parkTalk(t, asked)
 		case <-t.done:
 			return t.res, t.err
 		case <-ctx.Done():
@@ -305,7 +305,7 @@ func (s *Server) awaitTalk(ctx context.Context, t *talk) (mcp.Result, error) {
 		case <-tasked:
 		case <-long:
 		}
-		if k := s.becomeTask(t, false); k != nil {
+		if k := s.tasks.becomeTask(t, false); k != nil {
 			return answerTask(k.describeTask(true))
 		}
 		tasked, long = nil, nil
@@ -313,7 +313,7 @@ func (s *Server) awaitTalk(ctx context.Context, t *talk) (mcp.Result, error) {
 }
 
 // parkTalk returns the result that asks the client, and keeps the call for its answers.
-func (s *Server) parkTalk(t *talk, asked map[string]tool.Question) (mcp.Result, error) {
+func (a *talks) parkTalk(t *talk, asked map[string]tool.Question) (mcp.Result, error) {
 	t.notify.Load().close() // its stream ends with this result
 	t.open = asked
 	state := stateMark + rand.Text()
@@ -323,11 +323,11 @@ func (s *Server) parkTalk(t *talk, asked map[string]tool.Question) (mcp.Result, 
 		State    string                   `json:"requestState"`
 	}{"input_required", asked, state})
 	t.timer = time.AfterFunc(formTime, func() {
-		if s.talks.takeTalk(state, t.principal, t.digest) != nil {
+		if a.takeTalk(state, t.principal, t.digest) != nil {
 			t.cancel(errUnanswered)
 		}
 	})
-	if err != nil || !s.talks.addTalk(state, t) {
+	if err != nil || !a.addTalk(state, t) {
 		t.timer.Stop()
 		t.cancel(errUnanswered)
 		<-t.done

@@ -139,7 +139,7 @@ func (s taskRequests) createTask(ctx context.Context, req *mcp.CallToolRequest, 
 			Message: tool.AsError(err).Msg + "; nothing was called"}
 	}
 	t.tasks, t.certain, t.named = true, true, make(chan struct{}, 1)
-	if !s.runTalk(ctx, t, func(ctx context.Context, a asker) (mcp.Result, error) {
+	if !s.talks.runTalk(ctx, t, func(ctx context.Context, a asker) (mcp.Result, error) {
 		return s.makeCall(ctx, req, t.who, a)
 	}) {
 		s.tasks.room.Release(t.who.ID, 1)
@@ -158,12 +158,12 @@ func (s taskRequests) createTask(ctx context.Context, req *mcp.CallToolRequest, 
 			return nil, ctx.Err()
 		}
 	}
-	k := s.addTask(t, &task{ttl: ttl, grace: min(taskGrace, s.cfg.Limits.TaskKept), home: req.Session})
+	k := s.tasks.addTask(t, &task{ttl: ttl, grace: min(taskGrace, s.cfg.Limits.TaskKept), home: req.Session})
 	if k == nil {
 		t.cancel(context.Canceled)
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: notTaken}
 	}
-	s.saveTask(k)
+	s.tasks.saveTask(k)
 	state := k.describeSessionTask()
 	state.Status, state.Reason = "working", ""
 	raw, err := tool.Marshal(map[string]sessionTask{"task": state})
@@ -176,7 +176,7 @@ func (s taskRequests) createTask(ctx context.Context, req *mcp.CallToolRequest, 
 // beginsExecution reports whether a call is one of execute.
 func (s taskRequests) beginsExecution(ctx context.Context, req *mcp.CallToolRequest, p tool.Principal) bool {
 	t := s.resolveName(ctx, p, req.Params.Name)
-	return t != nil && t.Path() == s.pathOf("execute")
+	return t != nil && t.Path() == s.builtin.pathOf("execute")
 }
 
 // sessionTask is a task on the wire in revision 2025-11-25.

@@ -155,8 +155,8 @@ func readFrontmatter(raw []byte) (map[string]string, error) {
 	return nil, fmt.Errorf("its front matter has no end, no name or no description")
 }
 
-// hasSkills reports whether clients in a mode see skills.
-func (s *Server) hasSkills(m Mode) bool { return m != Direct && len(s.skills.all) > 0 }
+// visibleIn reports whether clients in a mode see skills.
+func (k *skills) visibleIn(m Mode) bool { return m != Direct && len(k.all) > 0 }
 
 // A skillRequest is the request of a method of the extension.
 type skillRequest struct {
@@ -165,7 +165,7 @@ type skillRequest struct {
 	Cursor string `json:"cursor"`
 }
 
-// addSkillMethods makes the SDK accept the methods of the extension, which handleSkills answers.
+// addSkillMethods makes the SDK accept the methods of the extension, which answerRequest answers.
 func addSkillMethods(srv *mcp.Server) {
 	for _, method := range skillMethods {
 		addMethod[*skillRequest](srv, method)
@@ -190,9 +190,9 @@ func methodNotFound(method string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
 }
 
-// handleSkills answers the methods of the extension, and those about resources in the modes in
-// which the files of skills are the only resources.
-func (s *Server) handleSkills(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+// answerRequest answers the methods of the extension, and those about resources in the modes in
+// which the files of skills are the only resources. The request arrived at e.
+func (k *skills) answerRequest(e *endpoint, method string, req mcp.Request) (mcp.Result, error) {
 	switch r := req.(type) {
 	case *mcp.ServerRequest[*skillRequest]:
 		if r.Params == nil {
@@ -204,42 +204,42 @@ func (s *Server) handleSkills(ctx context.Context, method string, req mcp.Reques
 			if r.Params.Cursor != "" {
 				return nil, errNoCursor
 			}
-			return s.skillAnswer(ctx, skillResult{Skills: s.skills.all}, modern)
+			return encodeSkills(e, skillResult{Skills: k.all}, modern)
 		case getSkill:
-			i := slices.IndexFunc(s.skills.all, func(k skill) bool { return k.URI == r.Params.URI })
+			i := slices.IndexFunc(k.all, func(one skill) bool { return one.URI == r.Params.URI })
 			if i < 0 {
 				return nil, noSkillFile(r.Params.URI, true)
 			}
-			return s.skillAnswer(ctx, skillResult{Skill: &s.skills.all[i]}, modern)
+			return encodeSkills(e, skillResult{Skill: &k.all[i]}, modern)
 		}
-		if s.skills.files[r.Params.URI].MIMEType != folderType {
+		if k.files[r.Params.URI].MIMEType != folderType {
 			return nil, noSkillFile(r.Params.URI, true)
 		}
 		if r.Params.Cursor != "" {
 			return nil, errNoCursor
 		}
-		return s.skillAnswer(ctx, skillResult{Resources: s.skills.childrenOf(r.Params.URI)}, modern)
+		return encodeSkills(e, skillResult{Resources: k.childrenOf(r.Params.URI)}, modern)
 	case *mcp.ListResourcesRequest:
 		if r.Params != nil && r.Params.Cursor != "" {
 			return nil, errNoCursor
 		}
 		var list []skillResource
-		for _, k := range s.skills.all {
-			list = append(list, s.skills.files[k.URI])
+		for _, one := range k.all {
+			list = append(list, k.files[one.URI])
 		}
-		return s.skillAnswer(ctx, skillResult{Resources: list}, isModern(r.ProtocolVersion()))
+		return encodeSkills(e, skillResult{Resources: list}, isModern(r.ProtocolVersion()))
 	case *mcp.ListResourceTemplatesRequest:
-		return s.skillAnswer(ctx, skillResult{Templates: &[]struct{}{}}, isModern(r.ProtocolVersion()))
+		return encodeSkills(e, skillResult{Templates: &[]struct{}{}}, isModern(r.ProtocolVersion()))
 	case *mcp.ReadResourceRequest:
 		modern := isModern(r.ProtocolVersion())
 		if r.Params == nil {
 			return nil, errNoParams
 		}
-		f, ok := s.skills.files[r.Params.URI]
+		f, ok := k.files[r.Params.URI]
 		if !ok || f.MIMEType == folderType {
 			return nil, noSkillFile(r.Params.URI, modern)
 		}
-		return s.skillAnswer(ctx, skillResult{Contents: []skillContent{{f.URI, f.MIMEType, f.text}}}, modern)
+		return encodeSkills(e, skillResult{Contents: []skillContent{{f.URI, f.MIMEType, f.text}}}, modern)
 	}
 	return nil, methodNotFound(method)
 }
@@ -269,11 +269,11 @@ func (k *skills) childrenOf(folder string) (all []skillResource) {
 	return all
 }
 
-// skillAnswer returns a result that clients may keep.
-func (s *Server) skillAnswer(ctx context.Context, v skillResult, modern bool) (mcp.Result, error) {
+// encodeSkills returns a result that clients of e may keep.
+func encodeSkills(e *endpoint, v skillResult, modern bool) (mcp.Result, error) {
 	if modern {
 		var ttl int
-		ttl, v.CacheScope = s.endpoints.endpointOf(s.principalOf(ctx, nil)).cacheHint()
+		ttl, v.CacheScope = e.cacheHint()
 		v.TTLMs = &ttl
 	}
 	raw, err := tool.Marshal(v)

@@ -258,7 +258,7 @@ func (c *conn) addPending(r *jsonrpc.Request) *jsonrpc.Error {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is still in progress"}
 	}
 	call := r.Method == "tools/call"
-	if call && !c.srv.enterCall() {
+	if call && !c.srv.calls.enterCall() {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: notTaken}
 	}
 	c.pending[r.ID.Raw()] = call
@@ -283,7 +283,7 @@ func (c *conn) finishWrite(call bool) {
 	c.writing--
 	c.mu.Unlock()
 	if call {
-		c.srv.leaveCall()
+		c.srv.calls.leaveCall()
 	}
 	select {
 	case c.freed <- struct{}{}:
@@ -297,7 +297,7 @@ func (c *conn) dropPending() {
 	defer c.mu.Unlock()
 	for id, call := range c.pending {
 		if call {
-			c.srv.leaveCall()
+			c.srv.calls.leaveCall()
 		}
 		delete(c.pending, id)
 		c.order.forgetRequest(id)

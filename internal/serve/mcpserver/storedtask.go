@@ -30,25 +30,25 @@ type TaskStore interface {
 }
 
 // saveTask stores a task of an execution; k may be nil. Other tasks end with the process.
-func (s *Server) saveTask(k *task) {
-	if k == nil || s.cfg.Tasks == nil || !strings.HasPrefix(k.id, executionMark) {
+func (a *tasks) saveTask(k *task) {
+	if k == nil || a.store == nil || !strings.HasPrefix(k.id, executionMark) {
 		return
 	}
-	err := s.cfg.Tasks.SaveTask(s.ctx, &journal.Task{ID: k.id, Principal: k.owner.ID, Profile: k.owner.Profile,
+	err := a.store.SaveTask(a.life, &journal.Task{ID: k.id, Principal: k.owner.ID, Profile: k.owner.Profile,
 		Created: k.created, TTL: k.ttl, Grace: k.grace})
 	if err != nil {
-		s.log.Warn("a task is not listed after a restart", "task", k.id, "error", err)
+		a.log.Warn("a task is not listed after a restart", "task", k.id, "error", err)
 	}
 }
 
 // restoreTask sets when the task of an execution was created by an earlier process, and how long it
 // is kept. It changes nothing if the execution was no task.
-func (s *Server) restoreTask(t *talk, k *task) {
-	if s.cfg.Tasks == nil {
+func (a *tasks) restoreTask(t *talk, k *task) {
+	if a.store == nil {
 		return
 	}
 	// If it can't be read, the task begins now.
-	old, err := s.cfg.Tasks.LoadTask(s.ctx, t.who.ID, t.who.Profile, t.newTaskID())
+	old, err := a.store.LoadTask(a.life, t.who.ID, t.who.Profile, t.newTaskID())
 	if err == nil && old != nil {
 		k.created, k.ttl, k.grace = old.Created, old.TTL, old.Grace
 	}
@@ -58,7 +58,7 @@ func (s *Server) restoreTask(t *talk, k *task) {
 // whether the principal may resume the execution.
 func (s taskRequests) reviveTask(ctx context.Context, r *mcp.ServerRequest[*taskRequest], p tool.Principal) *task {
 	id := r.Params.ID
-	if !strings.HasPrefix(id, executionMark) || s.pathOf("resume") == "" {
+	if !strings.HasPrefix(id, executionMark) || s.builtin.pathOf("resume") == "" {
 		return nil
 	}
 	args, err := tool.Marshal(map[string]string{"execution": id})
@@ -70,7 +70,7 @@ func (s taskRequests) reviveTask(ctx context.Context, r *mcp.ServerRequest[*task
 	t.execution.Store(id)
 	req := &mcp.CallToolRequest{Session: r.Session, Extra: r.Extra,
 		Params: &mcp.CallToolParamsRaw{Meta: r.Params.Meta, Name: "resume", Arguments: args}}
-	if !s.runTalk(ctx, t, func(ctx context.Context, a asker) (mcp.Result, error) {
+	if !s.talks.runTalk(ctx, t, func(ctx context.Context, a asker) (mcp.Result, error) {
 		return s.makeCall(ctx, req, p, a)
 	}) {
 		return nil
@@ -85,7 +85,7 @@ func (s taskRequests) reviveTask(ctx context.Context, r *mcp.ServerRequest[*task
 	case <-wait.C:
 	case <-ctx.Done():
 	}
-	k := s.becomeTask(t, true)
+	k := s.tasks.becomeTask(t, true)
 	if k == nil || k.talk != t {
 		t.cancel(context.Canceled)
 		return k

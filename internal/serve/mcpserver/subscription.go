@@ -115,21 +115,22 @@ func (s *Server) subscribeClient(ctx context.Context, r *mcp.SubscribeRequest) e
 	if c == nil || len(name) > maxSubscribed || r.Params.URI != c.markURI(name) {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid URI"}
 	}
-	p := s.principalOf(ctx, r.ClientInfo())
-	upstream, key, err := s.findOffer(ctx, p, name, findResource)
+	p, offers := s.principalOf(ctx, r.ClientInfo()), offerRequests{s}
+	upstream, key, err := offers.findOffer(ctx, p, name, findResource)
 	if err != nil {
 		return err
 	}
 	x := &subscription{upstream: upstream, key: key, principal: p}
 	if added, err := s.subscriptions.addSubscription(c, name, x); err != nil {
-		return s.methodError(upstream+tool.SubscribeSuffix, name, false, err)
+		return offers.methodError(upstream+tool.SubscribeSuffix, name, false, err)
 	} else if !added {
 		return nil
 	}
 	s.cfg.Resources.WatchResource(upstream, key, p.ID)
 	from := methodRequest{principal: p, session: r.Session, meta: r.Params.GetMeta(),
 		modern: isModern(r.ProtocolVersion())}
-	if _, err = s.callMethod(ctx, from, upstream+tool.SubscribeSuffix, methodArguments{URI: key}, name); err != nil {
+	_, err = offers.callMethod(ctx, from, upstream+tool.SubscribeSuffix, methodArguments{URI: key}, name)
+	if err != nil {
 		s.endSubscription(c, name)
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -51,8 +52,13 @@ type ExecutionStopper interface {
 
 // tasks are the calls that became tasks.
 type tasks struct {
-	room  *queue.Shares // for tasks
-	bytes *queue.Shares // of results
+	talks *talks
+	store TaskStore     // of executions; may be nil
+	kept  time.Duration // how long a task is kept after its end
+	log   *slog.Logger
+	life  context.Context // done when the server is closed
+	room  *queue.Shares   // for tasks
+	bytes *queue.Shares   // of results
 
 	mu  sync.Mutex
 	all map[taskName]*task
@@ -61,9 +67,10 @@ type tasks struct {
 // A taskName identifies a task. No principal can name a task of another one, or use up its id.
 type taskName struct{ owner, profile, id string }
 
-func newTasks(l Limits) *tasks {
-	return &tasks{room: queue.NewShares("tasks", "kept", int64(l.Tasks)),
-		bytes: queue.NewShares("bytes of task results", "kept", l.Memory), all: map[taskName]*task{}}
+func newTasks(life context.Context, cfg Config, t *talks) *tasks {
+	return &tasks{talks: t, store: cfg.Tasks, kept: cfg.Limits.TaskKept, log: cfg.Log, life: life,
+		room:  queue.NewShares("tasks", "kept", int64(cfg.Limits.Tasks)),
+		bytes: queue.NewShares("bytes of task results", "kept", cfg.Limits.Memory), all: map[taskName]*task{}}
 }
 
 // A task is a call that became a task.
@@ -134,27 +141,27 @@ func (t *talk) signalTask() {
 // becomeTask makes a call a task. It returns nil if the call can't become one: it has asked its
 // client in another way, or there are too many tasks. If again is set and the execution has a task
 // already, it returns that.
-func (s *Server) becomeTask(t *talk, again bool) *task {
-	if s.tasks.room.Acquire(t.who.ID, 1) != nil {
+func (a *tasks) becomeTask(t *talk, again bool) *task {
+	if a.room.Acquire(t.who.ID, 1) != nil {
 		return nil
 	}
-	k := &task{grace: s.cfg.Limits.TaskKept, again: again}
+	k := &task{grace: a.kept, again: again}
 	if again {
-		s.restoreTask(t, k)
-		return s.addTask(t, k)
+		a.restoreTask(t, k)
+		return a.addTask(t, k)
 	}
-	k = s.addTask(t, k)
-	s.saveTask(k)
+	k = a.addTask(t, k)
+	a.saveTask(k)
 	return k
 }
 
 // addTask adds the task k of a call, for which there is room. If it returns nil, the room is free
 // again.
-func (s *Server) addTask(t *talk, k *task) *task {
+func (a *tasks) addTask(t *talk, k *task) *task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sealed {
-		s.tasks.room.Release(t.who.ID, 1)
+		a.room.Release(t.who.ID, 1)
 		return nil
 	}
 	now := time.Now().Truncate(time.Microsecond) // as it is stored
@@ -164,24 +171,24 @@ func (s *Server) addTask(t *talk, k *task) *task {
 	}
 	k.ended, k.change = make(chan struct{}), make(chan struct{})
 	change := k.change // before the task can change
-	s.tasks.mu.Lock()
-	if other := s.tasks.all[k.name()]; other != nil { // of a call that resumes the same execution
+	a.mu.Lock()
+	if other := a.all[k.name()]; other != nil { // of a call that resumes the same execution
 		if k.again {
-			s.tasks.mu.Unlock()
-			s.tasks.room.Release(t.who.ID, 1)
+			a.mu.Unlock()
+			a.room.Release(t.who.ID, 1)
 			return other
 		}
 		k.id = "task_" + rand.Text()
 	}
-	s.tasks.all[k.name()] = k
-	s.tasks.mu.Unlock()
-	if !s.talks.startTalk(func() { s.followTask(k) }) {
-		s.tasks.forgetTask(k)
+	a.all[k.name()] = k
+	a.mu.Unlock()
+	if !a.talks.startTalk(func() { a.followTask(k) }) {
+		a.forgetTask(k)
 		return nil
 	}
 	if k.home != nil {
-		taskNotices{s}.watchTask(s.ctx, k, change, func() {
-			sendTask(s.ctx, k.home, taskStatus, k.describeSessionTask())
+		a.watchTask(a.life, k, change, func() {
+			sendTask(a.life, k.home, taskStatus, k.describeSessionTask())
 		})
 	}
 	t.task = k
@@ -240,7 +247,7 @@ func (a *tasks) cancelTasks(principal string) {
 }
 
 // followTask keeps the state of a task until it ends.
-func (s *Server) followTask(k *task) {
+func (a *tasks) followTask(k *task) {
 	if n := k.talk.notify.Load(); n != nil && k.home == nil {
 		n.close() // its stream ends with the answer that created the task
 	}
@@ -271,7 +278,7 @@ func (s *Server) followTask(k *task) {
 	case k.state == "cancelled": // the client knows
 	case k.canceled && (err != nil || isFailure(raw)):
 		k.state = "cancelled"
-	case err == nil && s.tasks.bytes.Acquire(k.owner.ID, int64(len(raw))) == nil:
+	case err == nil && a.bytes.Acquire(k.owner.ID, int64(len(raw))) == nil:
 		k.state, k.result, k.failure = "completed", raw, isFailure(raw)
 	case err == nil:
 		k.state, k.err = "failed", &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
@@ -282,7 +289,7 @@ func (s *Server) followTask(k *task) {
 	if k.err != nil {
 		k.reason = k.err.Message
 	}
-	time.AfterFunc(k.lifetime(k.updated)-k.updated.Sub(k.created), func() { s.tasks.forgetTask(k) })
+	time.AfterFunc(k.lifetime(k.updated)-k.updated.Sub(k.created), func() { a.forgetTask(k) })
 	k.announce()
 }
 
@@ -516,7 +523,7 @@ func (s *Server) completeCall(ctx context.Context, req *mcp.CallToolRequest, c *
 			req = &next
 			continue
 		}
-		id := s.goesOn(c, res)
+		id := s.builtin.ongoingExecution(c, res)
 		if id == "" {
 			return res, nil, nil
 		}
@@ -527,7 +534,7 @@ func (s *Server) completeCall(ctx context.Context, req *mcp.CallToolRequest, c *
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
 		}
-		req, c = &next, s.newResume(c, id)
+		req, c = &next, s.builtin.newResume(c, id)
 	}
 }
 

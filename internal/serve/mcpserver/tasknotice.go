@@ -84,14 +84,14 @@ type taskNotices struct{ *Server }
 
 // watchTask calls send whenever the state of a task has changed since change was its channel, until
 // the task has ended or ctx is done. Changes in quick succession are sent as one.
-func (s taskNotices) watchTask(ctx context.Context, k *task, change <-chan struct{}, send func()) {
-	s.talks.startTalk(func() {
+func (a *tasks) watchTask(ctx context.Context, k *task, change <-chan struct{}, send func()) {
+	a.talks.startTalk(func() {
 		for {
 			select {
 			case <-change:
 			case <-ctx.Done():
 				return
-			case <-s.ctx.Done():
+			case <-a.life.Done():
 				return
 			}
 			k.mu.Lock()
@@ -209,7 +209,7 @@ func (s taskNotices) beginListening(ctx context.Context, to *mcp.ServerSession, 
 		change, over := k.change, k.hasEnded()
 		k.mu.Unlock()
 		if send(); !over {
-			s.watchTask(ctx, k, change, send)
+			s.tasks.watchTask(ctx, k, change, send)
 		}
 	}
 	if l.alone && len(l.tasks) > 0 {
