@@ -263,18 +263,18 @@ func (u *Upstream) sendCall(ctx context.Context, s *session, c *tool.Call, args 
 	for repeats, rounds := 1, 0; ; {
 		answer, err := s.sendRequest(ctx, q)
 		if err == nil && s.hasTasks(q) {
-			t, err := s.readTask(answer)
+			t, err := readTask(answer, s.modern.Load())
 			if err != nil {
 				return nil, err
 			}
 			if t != nil {
-				return s.awaitTask(ctx, q, t)
+				return taskWait{s, q}.awaitTask(ctx, t)
 			}
 		}
 		if err != nil {
 			return nil, err
 		}
-		need, err := s.readNeed(answer)
+		need, err := readNeed(answer, s.modern.Load())
 		if err != nil || need == nil {
 			return answer, err
 		}

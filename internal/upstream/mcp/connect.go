@@ -119,7 +119,7 @@ func (u *Upstream) dialServer(ctx context.Context, kind, version string) (*sessi
 	if u.cfg.Client.Revision == newestStateful {
 		version = newestStateful
 	}
-	if err := s.shakeHands(ctx, u.cfg.Client, version, u.cfg.pace.probe); err != nil {
+	if err := (handshake{s, u.cfg.Client}).shakeHands(ctx, version, u.cfg.pace.probe); err != nil {
 		// both the writer and the reader of its last output notice its end
 		if isFault(err, faultUnsent, faultLost) && kind == kindStdio {
 			select {

@@ -54,38 +54,44 @@ func (c Implementation) encodeJSON() []byte {
 		quoteString(c.Version)...), '}')
 }
 
+// A handshake begins a session.
+type handshake struct {
+	*session
+	me Implementation // Biplane
+}
+
 // shakeHands negotiates a revision. known is the revision this server spoke last time, or "".
 // patience is how long to wait for the answer to a request that servers of earlier revisions don't
 // know.
-func (s *session) shakeHands(ctx context.Context, me Implementation, known string, patience time.Duration) error {
+func (h handshake) shakeHands(ctx context.Context, known string, patience time.Duration) error {
 	switch {
-	case s.profile.kind == kindSSE:
-		return s.initializeSession(ctx, me, newestStateful)
+	case h.profile.kind == kindSSE:
+		return h.initializeSession(ctx, newestStateful)
 	case known != "" && known < revision2026:
-		return s.initializeSession(ctx, me, newestStateful)
+		return h.initializeSession(ctx, newestStateful)
 	}
 	probe, cancel := context.WithCancel(ctx)
 	defer cancel()
 	found := make(chan finding, 1)
-	s.wg.Go(func() { found <- s.discoverServer(probe, me) })
+	h.wg.Go(func() { found <- h.discoverServer(probe) })
 	select {
 	case f := <-found:
-		return s.finishHandshake(ctx, me, f)
+		return h.finishHandshake(ctx, f)
 	case <-time.After(patience):
 	case <-ctx.Done():
 		<-found
 		return ctx.Err()
 	}
-	if s.profile.kind != kindStdio {
+	if h.profile.kind != kindStdio {
 		cancel()
-		return s.finishHandshake(ctx, me, <-found)
+		return h.finishHandshake(ctx, <-found)
 	}
 	// A server that starts slowly answers both, in order. One that drops unknown requests answers
 	// the second.
-	err := s.initializeSession(ctx, me, newestStateful)
+	err := h.initializeSession(ctx, newestStateful)
 	cancel()
 	if late := <-found; err != nil && late.err == nil {
-		return s.finishHandshake(ctx, me, late)
+		return h.finishHandshake(ctx, late)
 	}
 	return err
 }
@@ -104,18 +110,18 @@ type finding struct {
 }
 
 // finishHandshake completes the handshake according to the outcome of discover.
-func (s *session) finishHandshake(ctx context.Context, me Implementation, f finding) error {
+func (h handshake) finishHandshake(ctx context.Context, f finding) error {
 	err := f.err
 	if err == nil {
 		var m struct {
 			Server json.RawMessage `json:"io.modelcontextprotocol/serverInfo"`
 		}
 		_ = json.Unmarshal(f.Meta, &m)
-		s.profile.version = revision2026
-		s.storeServerInfo(m.Server, f.Capabilities)
-		s.modern.Store(true)
-		s.meta = modernMeta(me)
-		s.t.useRevision(revision2026)
+		h.profile.version = revision2026
+		h.storeServerInfo(m.Server, f.Capabilities)
+		h.modern.Store(true)
+		h.meta = modernMeta(h.me)
+		h.t.useRevision(revision2026)
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -130,7 +136,7 @@ func (s *session) finishHandshake(ctx context.Context, me Implementation, f find
 			return faultf(faultGarbled, "supports no known revision of MCP: %s", cleanLine(string(e.Data), 200))
 		}
 	}
-	return s.initializeSession(ctx, me, version)
+	return h.initializeSession(ctx, version)
 }
 
 // commonRevision returns the newest revision that both sides support, from the data of an
@@ -157,10 +163,10 @@ func modernMeta(me Implementation) []byte {
 }
 
 // discoverServer sends server/discover to a server that may speak revision 2026-07-28.
-func (s *session) discoverServer(ctx context.Context, me Implementation) (f finding) {
+func (h handshake) discoverServer(ctx context.Context) (f finding) {
 	ask := func() (json.RawMessage, error) {
-		return s.sendRequest(ctx,
-			query{method: "server/discover", version: revision2026, meta: modernMeta(me), once: true})
+		return h.sendRequest(ctx,
+			query{method: "server/discover", version: revision2026, meta: modernMeta(h.me), once: true})
 	}
 	answer, err := ask()
 	if e, ok := wireError(err); ok && e.Code == codeUnsupportedRevision && commonRevision(e) == revision2026 {
@@ -176,11 +182,11 @@ func (s *session) discoverServer(ctx context.Context, me Implementation) (f find
 }
 
 // initializeSession performs the handshake of the revisions before 2026-07-28.
-func (s *session) initializeSession(ctx context.Context, me Implementation, version string) error {
+func (h handshake) initializeSession(ctx context.Context, version string) error {
 	ask := func(version string) (json.RawMessage, error) {
-		fields := append([]byte(`"protocolVersion":"`+version+`","capabilities":`+s.encodeCapabilities()+
-			`,"clientInfo":`), me.encodeJSON()...)
-		return s.sendRequest(ctx, query{method: "initialize", fields: fields, once: true})
+		fields := append([]byte(`"protocolVersion":"`+version+`","capabilities":`+h.encodeCapabilities(h.profile.kind)+
+			`,"clientInfo":`), h.me.encodeJSON()...)
+		return h.sendRequest(ctx, query{method: "initialize", fields: fields, once: true})
 	}
 	answer, err := ask(version)
 	if e, ok := wireError(err); ok && strings.Contains(strings.ToLower(e.Message), "version") {
@@ -204,13 +210,13 @@ func (s *session) initializeSession(ctx context.Context, me Implementation, vers
 	if !slices.Contains(revisions[:], v.Version) || v.Version >= revision2026 {
 		return faultf(faultGarbled, "speaks revision %q of MCP, which is not supported", cleanLine(v.Version, 40))
 	}
-	s.profile.version = v.Version
-	s.storeServerInfo(v.Server, v.Capabilities)
-	s.t.useRevision(v.Version)
-	err = s.t.send(ctx, &message{method: "notifications/initialized",
+	h.profile.version = v.Version
+	h.storeServerInfo(v.Server, v.Capabilities)
+	h.t.useRevision(v.Version)
+	err = h.t.send(ctx, &message{method: "notifications/initialized",
 		body: appendRequest(nil, 0, "notifications/initialized", nil, nil)})
 	if isFault(err, faultStatus) { // some servers refuse notifications, but work otherwise
-		s.logViolation("did not accept a notification", "error", err)
+		h.logViolation("did not accept a notification", "error", err)
 		return nil
 	}
 	return err

@@ -44,20 +44,3 @@ func (s *session) passLog(params json.RawMessage, from int64) {
 	default: // the receiver is slow: some are dropped
 	}
 }
-
-// onlyCall returns the call in progress, if there is exactly one.
-func (s *session) onlyCall() *pending {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var only *pending
-	for _, p := range s.pending {
-		if !p.call {
-			continue
-		}
-		if only != nil {
-			return nil
-		}
-		only = p
-	}
-	return only
-}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -38,10 +37,11 @@ type need struct {
 	State    json.RawMessage          `json:"requestState"`
 }
 
-// readNeed returns what the server needs, or nil if the result is complete.
-func (s *session) readNeed(answer json.RawMessage) (*need, error) {
+// readNeed returns what the server needs, or nil if the result is complete. modern says which
+// revision the server speaks.
+func readNeed(answer json.RawMessage, modern bool) (*need, error) {
 	var n need
-	if !s.modern.Load() {
+	if !modern {
 		return readEarlyNeed(answer), nil
 	}
 	if !bytes.Contains(answer, []byte(`"resultType"`)) {
@@ -93,7 +93,7 @@ func declareCapabilities(meta []byte, capabilities json.RawMessage, tasks bool) 
 }
 
 // askClient asks the client of a call, and returns its answers as a JSON object.
-func (s *session) askClient(ctx context.Context, o tool.Observer, asked map[string]tool.Question) (json.RawMessage,
+func (a asking) askClient(ctx context.Context, o tool.Observer, asked map[string]tool.Question) (json.RawMessage,
 	error) {
 	if len(asked) > tool.MaxQuestions {
 		return nil, faultf(faultGarbled, "asked %d questions at a time, more than %d", len(asked), tool.MaxQuestions)
@@ -105,7 +105,7 @@ func (s *session) askClient(ctx context.Context, o tool.Observer, asked map[stri
 	clean := make(map[string]tool.Question, len(asked))
 	for key, q := range asked {
 		var err error
-		if clean[key], err = s.cleanQuestion(key, q, able); errors.As(err, new(inputRequired)) {
+		if clean[key], err = a.cleanQuestion(key, q, able); errors.As(err, new(inputRequired)) {
 			return nil, describeNeed(asked)
 		} else if err != nil {
 			return nil, err
@@ -118,8 +118,8 @@ func (s *session) askClient(ctx context.Context, o tool.Observer, asked map[stri
 	if err != nil {
 		return nil, err
 	}
-	for key, a := range answers {
-		if most := clean[key].MaxBytes(); len(a) > most {
+	for key, answer := range answers {
+		if most := clean[key].MaxBytes(); len(answer) > most {
 			return nil, tool.Errorf(tool.Invalid, "the client's answer to the %s of the tool's server is larger than "+
 				"%d KiB; whether the call took effect is unknown", clean[key].Method, most>>10)
 		}
@@ -130,8 +130,8 @@ func (s *session) askClient(ctx context.Context, o tool.Observer, asked map[stri
 // narrowCapabilities returns the members of _meta of a call that say which of the capabilities,
 // declared to a server before 2026-07-28 for all calls, the client of this call has. Servers that
 // are written for 2026-07-28 read them in every revision, and others ignore them.
-func (s *session) narrowCapabilities(capabilities json.RawMessage) []byte {
-	if !s.questions {
+func (a asking) narrowCapabilities(capabilities json.RawMessage) []byte {
+	if !a.questions {
 		return nil
 	}
 	if capabilities == nil {
@@ -150,12 +150,12 @@ func readCapabilities(o tool.Observer) (able map[string]json.RawMessage, err err
 
 // cleanQuestion returns a question without hidden characters. It returns an inputRequired if the
 // client can't be asked.
-func (s *session) cleanQuestion(key string, q tool.Question, able map[string]json.RawMessage) (tool.Question, error) {
+func (a asking) cleanQuestion(key string, q tool.Question, able map[string]json.RawMessage) (tool.Question, error) {
 	capability, ok := able[methodCapabilities[q.Method]]
 	if !ok {
 		return q, inputRequired{q.Method}
 	}
-	r, err := s.parseQuestion(key, q)
+	r, err := a.parseQuestion(key, q)
 	if err != nil {
 		return q, faultf(faultGarbled, "sent an invalid %s: %w", cleanLine(q.Method, 60), err)
 	}
@@ -169,11 +169,11 @@ func (s *session) cleanQuestion(key string, q tool.Question, able map[string]jso
 // 2026-07-28. They hold for all calls. Questions to a client that lacks them are refused. Roots
 // are declared only if the transport shows which call a request belongs to: servers keep roots,
 // and other clients use the same server.
-func (s *session) encodeCapabilities() string {
+func (a asking) encodeCapabilities(transport string) string {
 	switch {
-	case !s.questions:
+	case !a.questions:
 		return "{}"
-	case s.profile.kind == kindHTTP:
+	case transport == kindHTTP:
 		return `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`
 	}
 	return `{"elicitation":{"form":{},"url":{}},"sampling":{}}`
@@ -209,70 +209,6 @@ func (s *session) answerRequest(r *jsonrpc.Request, result json.RawMessage, fail
 	s.sendLater(&message{body: body})
 }
 
-// passQuestion passes a request of the server to the call whose client is asked. from is the call
-// in whose exchange the request arrived, or 0 if the transport can't say. It returns false if no
-// client can be asked, or if it has too many questions already.
-func (s *session) passQuestion(r *jsonrpc.Request, from int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := s.pending[from]
-	if from == 0 {
-		found = s.guessCall()
-	}
-	if found == nil || !found.call || found.asked == nil || from == 0 && s.hasAbandoned(found.owner) {
-		return false
-	}
-	select {
-	case found.asked <- r:
-		return true
-	default:
-		return false
-	}
-}
-
-// guessCall returns the call to which a question belongs that doesn't say so: the only call in
-// progress, or the only one whose client isn't being asked. It returns nil if that is uncertain, or
-// if the calls belong to several principals: no one must see a question about another one's call.
-// The caller must hold s.mu.
-func (s *session) guessCall() (found *pending) {
-	calls, idle := 0, 0
-	var owner string
-	for _, p := range s.pending {
-		switch {
-		case !p.call:
-			continue
-		case calls > 0 && p.owner != owner:
-			return nil
-		}
-		calls, owner = calls+1, p.owner
-		if !p.asking {
-			idle++
-			found = p
-		} else if calls == 1 {
-			found = p
-		}
-	}
-	if calls > 1 && idle != 1 {
-		return nil
-	}
-	return found
-}
-
-// abandonedTime is how long a server may still ask about a call that the caller no longer waits
-// for.
-const abandonedTime = 10 * time.Minute
-
-// hasAbandoned reports whether a question may be about a call of another principal than owner, who
-// no longer waits for its answer. The caller must hold s.mu.
-func (s *session) hasAbandoned(owner string) bool {
-	for who, at := range s.abandoned {
-		if who != owner && time.Since(at) <= abandonedTime {
-			return true
-		}
-	}
-	return false
-}
-
 // refuseQuestion answers a request of the server that no client can answer.
 func (s *session) refuseQuestion(r *jsonrpc.Request) {
 	if s.questions && r.Method == "elicitation/create" {
@@ -281,29 +217,6 @@ func (s *session) refuseQuestion(r *jsonrpc.Request) {
 	}
 	s.answerRequest(r, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
 		Message: "method not found: the client of this call has no such capability"})
-}
-
-// gatherTime is how long to wait for further questions after one. Servers may ask several at a
-// time, and since 2026-07-28 a client learns of all of them in one answer.
-const gatherTime = 50 * time.Millisecond
-
-// gatherQuestions returns the questions that the server asks at a time, of which r is the first.
-func (p *pending) gatherQuestions(ctx context.Context, r *jsonrpc.Request) []*jsonrpc.Request {
-	all := []*jsonrpc.Request{r}
-	limit := time.NewTimer(gatherTime)
-	defer limit.Stop()
-	for len(all) < tool.MaxQuestions {
-		select {
-		case r := <-p.asked:
-			all = append(all, r)
-			continue
-		case <-limit.C:
-		case <-p.done:
-		case <-ctx.Done():
-		}
-		break
-	}
-	return all
 }
 
 // relayQuestions asks the client of the call p, and answers the server's requests. If the call ends
@@ -357,13 +270,6 @@ func (s *session) relayQuestions(ctx context.Context, p *pending, o tool.Observe
 			s.answerRequest(r, answers[key], nil)
 		}
 	}
-}
-
-// setAsking sets whether the client of a call is being asked.
-func (s *session) setAsking(p *pending, asking bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.asking = asking
 }
 
 // answerFailedQuestion answers a question that the client did not answer.

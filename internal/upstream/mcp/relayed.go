@@ -32,7 +32,7 @@ type relayed struct {
 
 // parseQuestion checks a question. It returns an error for what no client should be asked, such as
 // an address that a person should not open.
-func (s *session) parseQuestion(key string, q tool.Question) (relayed, error) {
+func (a asking) parseQuestion(key string, q tool.Question) (relayed, error) {
 	switch {
 	case len(key) > maxKey || !plaintext.IsClean(key):
 		return relayed{}, errors.New("its key is too long or has hidden characters")
@@ -61,7 +61,7 @@ func (s *session) parseQuestion(key string, q tool.Question) (relayed, error) {
 	r := relayed{params: params}
 	switch q.Method {
 	case "elicitation/create":
-		err = r.checkElicitation(fields, s.local)
+		err = r.checkElicitation(fields, a.local)
 	case "sampling/createMessage":
 		r.tools = fields["tools"] != nil || fields["toolChoice"] != nil
 		if fields["includeContext"] != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"math/bits"
 	"strconv"
 	"sync"
@@ -65,21 +64,6 @@ type message struct {
 	abort   context.CancelFunc // set by send if a single exchange can be aborted; may be nil
 }
 
-// A pending is a request that waits for its answer.
-type pending struct {
-	done     chan struct{} // closed when result or err is set
-	result   json.RawMessage
-	err      error
-	progress chan tool.Progress
-	told     bool          // the server must be told when we stop waiting
-	logs     chan tool.Log // nil: not wanted
-	call     bool          // it is a tools/call
-	acked    chan<- json.RawMessage
-	asked    chan *jsonrpc.Request // the server's questions; nil: no one can be asked
-	asking   bool                  // the client is being asked; guarded by session.mu
-	owner    string                // the principal of a call
-}
-
 // asking is what decides on the questions of a server.
 type asking struct {
 	questions bool // the server may ask the clients of calls, before 2026-07-28
@@ -115,18 +99,16 @@ type session struct {
 
 	watches *watches // what to tell about updates of resources
 
+	requests // that wait for their answers
+
 	mu       sync.Mutex
-	pending  map[int64]*pending // nil after the session has ended
-	closing  bool               // no more messages are sent in the background
+	closing  bool // no more messages are sent in the background
 	bindings map[string][]binding
-	// abandoned has the principals that stopped waiting for a call, and when. The server may still
-	// ask about it.
-	abandoned map[string]time.Time
 }
 
 func newSession(t transport, log *slog.Logger) *session {
 	s := &session{log: log, t: t, slots: make(chan struct{}, 16), lists: listChanges{signal: make(chan struct{}, 1)},
-		pending: map[int64]*pending{}, watches: newWatches(), abandoned: map[string]time.Time{}}
+		requests: newRequests(), watches: newWatches()}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }
@@ -197,8 +179,8 @@ func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, er
 	if p.call && q.observer != nil && q.observer.ListCapabilities() != nil {
 		p.asked = make(chan *jsonrpc.Request, tool.MaxQuestions)
 	}
-	if err := s.registerRequest(id, p); err != nil {
-		return nil, err
+	if !s.addRequest(id, p) {
+		return nil, asUnsent(s.endCause())
 	}
 	defer s.forgetRequest(id, p)
 	release, err := wakeServer(ctx, s.t, q)
@@ -210,9 +192,8 @@ func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, er
 	if err := s.handOver(ctx, m, q.idle); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	p.told = !q.once && !(m.abort != nil && s.modern.Load()) // 2026-07-28: over HTTP, closing the stream is the signal
-	s.mu.Unlock()
+	// Since 2026-07-28, closing the stream is the signal over HTTP.
+	s.setTold(p, !q.once && !(m.abort != nil && s.modern.Load()))
 	err = s.awaitAnswer(ctx, p, q)
 	if err == nil {
 		return p.result, p.err
@@ -317,33 +298,6 @@ func (s *session) awaitAnswer(ctx context.Context, p *pending, q query) error {
 	}
 }
 
-// drainEvents reports the progress and the log messages that arrived before the answer.
-func (p *pending) drainEvents(ctx context.Context, q query) {
-	for {
-		select {
-		case pr := <-p.progress:
-			if q.observer != nil {
-				q.observer.OnProgress(ctx, pr)
-			}
-		case l := <-p.logs:
-			q.observer.OnLog(ctx, l)
-		default:
-			return
-		}
-	}
-}
-
-// registerRequest registers a request.
-func (s *session) registerRequest(id int64, p *pending) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pending == nil {
-		return asUnsent(s.endCause())
-	}
-	s.pending[id] = p
-	return nil
-}
-
 // asUnsent converts the reason why a session ended to an error for a request that was never sent.
 func asUnsent(err error) error {
 	f, ok := faultOf(err)
@@ -359,14 +313,7 @@ func asUnsent(err error) error {
 // forgetRequest removes a request whose answer is no longer awaited, and refuses its open
 // questions.
 func (s *session) forgetRequest(id int64, p *pending) {
-	s.mu.Lock()
-	if s.pending[id] != nil && p.call {
-		now := time.Now()
-		maps.DeleteFunc(s.abandoned, func(_ string, at time.Time) bool { return now.Sub(at) > abandonedTime })
-		s.abandoned[p.owner] = now
-	}
-	delete(s.pending, id)
-	s.mu.Unlock()
+	s.abandonRequest(id, p)
 	for {
 		select {
 		case r := <-p.asked:
@@ -377,38 +324,9 @@ func (s *session) forgetRequest(id int64, p *pending) {
 	}
 }
 
-// takeRequest removes a request that is to be answered. It returns nil if the request is not
-// pending.
-func (s *session) takeRequest(id int64) *pending {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.pending[id]
-	delete(s.pending, id)
-	return p
-}
-
-// peekRequest returns a request without removing it.
-func (s *session) peekRequest(id int64) *pending {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.pending[id]
-}
-
-func (s *session) isWaiting(id int64) bool { return s.peekRequest(id) != nil }
-
-func (s *session) failRequest(id int64, err error) {
-	if p := s.takeRequest(id); p != nil {
-		p.err = err
-		close(p.done)
-	}
-}
-
 func (s *session) endSession(err error) {
-	s.mu.Lock()
-	pending := s.pending
-	s.pending = nil
-	s.mu.Unlock()
-	if pending == nil {
+	pending, first := s.endRequests()
+	if !first {
 		return
 	}
 	s.cancel(err)
@@ -550,19 +468,6 @@ func (s *session) passProgress(params json.RawMessage) {
 	}
 }
 
-// unansweredRequests returns the requests whose end the server must be told about.
-func (s *session) unansweredRequests() []int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var ids []int64
-	for id, p := range s.pending {
-		if p.told {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
 // newCancellation returns a notification that cancels a request.
 func (s *session) newCancellation(id int64, reason string) *message {
 	fields := strconv.AppendInt([]byte(`"requestId":`), id, 10)
@@ -581,7 +486,7 @@ func (s *session) sendLater(m *message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing || s.pending == nil {
+	if s.closing || s.ctx.Err() != nil {
 		<-s.slots
 		return
 	}

@@ -198,10 +198,16 @@ func (w *watches) answerWaiters(x *watch, err error) {
 	x.waiters = nil
 }
 
+// subscriptions are those of a session to the updates of resources.
+type subscriptions struct {
+	*session
+	listens map[string]context.CancelFunc // the ends of the streams since 2026-07-28, by URI
+}
+
 // keepSubscriptions subscribes to the watched resources, and ends the other subscriptions, until
 // the session ends.
 func (s *session) keepSubscriptions() {
-	listens := map[string]context.CancelFunc{}
+	k := subscriptions{s, map[string]context.CancelFunc{}}
 	for {
 		uri, x, again := s.watches.nextTask(s)
 		if x == nil {
@@ -216,11 +222,11 @@ func (s *session) keepSubscriptions() {
 		end := x.watchers == 0
 		s.watches.mu.Unlock()
 		if end {
-			s.endSubscription(uri, listens)
+			k.endSubscription(uri)
 			s.watches.finishEnd(uri, x)
 			continue
 		}
-		err := s.beginSubscription(uri, listens)
+		err := k.beginSubscription(uri)
 		if err != nil && s.ctx.Err() != nil {
 			return
 		}
@@ -261,32 +267,32 @@ func (w *watches) removeWatch(uri string, x *watch) {
 // maxIdleListens is how many subscriptions of a process that no one wants are kept.
 const maxIdleListens = 100
 
-// beginSubscription begins a subscription. listens has the ends of the streams since 2026-07-28.
-func (s *session) beginSubscription(uri string, listens map[string]context.CancelFunc) error {
-	if !s.modern.Load() {
-		_, err := s.sendRequest(s.ctx, query{method: "resources/subscribe",
+// beginSubscription begins a subscription.
+func (k subscriptions) beginSubscription(uri string) error {
+	if !k.modern.Load() {
+		_, err := k.sendRequest(k.ctx, query{method: "resources/subscribe",
 			fields: append([]byte(`"uri":`), quoteString(uri)...), idle: offerTime})
 		return err
 	}
-	if listens[uri] != nil {
+	if k.listens[uri] != nil {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancel(k.ctx)
 	acked, refused := make(chan json.RawMessage, 1), make(chan error, 1)
-	s.wg.Go(func() { s.listenUpdates(ctx, uri, acked, refused) })
+	k.wg.Go(func() { k.listenUpdates(ctx, uri, acked, refused) })
 	limit := time.NewTimer(offerTime)
 	defer limit.Stop()
 	var err error
 	select {
 	case params := <-acked:
 		if slices.Contains(agreedResources(params), uri) {
-			listens[uri] = cancel
+			k.listens[uri] = cancel
 			return nil
 		}
 		err = faultf(faultGarbled, "did not agree to the subscription")
 	case err = <-refused:
-	case <-s.ctx.Done():
-		err = s.endCause()
+	case <-k.ctx.Done():
+		err = k.endCause()
 	case <-limit.C:
 		err = faultf(faultTimeout, "no answer within %s", offerTime)
 	}
@@ -296,29 +302,29 @@ func (s *session) beginSubscription(uri string, listens map[string]context.Cance
 
 // endSubscription ends a subscription. Some servers on standard input end all streams of a
 // connection with the first one that is canceled. So a limited number of streams stays open there.
-func (s *session) endSubscription(uri string, listens map[string]context.CancelFunc) {
-	if !s.modern.Load() {
-		_, err := s.sendRequest(s.ctx, query{method: "resources/unsubscribe",
+func (k subscriptions) endSubscription(uri string) {
+	if !k.modern.Load() {
+		_, err := k.sendRequest(k.ctx, query{method: "resources/unsubscribe",
 			fields: append([]byte(`"uri":`), quoteString(uri)...), idle: offerTime})
 		if err != nil {
-			s.log.Debug("subscription not ended", "error", err)
+			k.log.Debug("subscription not ended", "error", err)
 		}
 		return
 	}
-	if end := listens[uri]; end != nil && (s.profile.kind != kindStdio || len(listens) > maxIdleListens) {
+	if end := k.listens[uri]; end != nil && (k.profile.kind != kindStdio || len(k.listens) > maxIdleListens) {
 		end()
-		delete(listens, uri)
+		delete(k.listens, uri)
 	}
 }
 
 // listenUpdates receives the updates of a resource (2026-07-28) until ctx is done. The first
 // acknowledgement is sent to acked, and the server's first refusal to refused.
-func (s *session) listenUpdates(ctx context.Context, uri string, acked chan<- json.RawMessage,
+func (k subscriptions) listenUpdates(ctx context.Context, uri string, acked chan<- json.RawMessage,
 	refused chan<- error) {
 	fields := append(append([]byte(`"notifications":{"resourceSubscriptions":[`), quoteString(uri)...), "]}"...)
 	for tries := 0; ; tries++ {
 		began := time.Now()
-		_, err := s.sendRequest(ctx, query{method: listenMethod, fields: fields, acked: acked})
+		_, err := k.sendRequest(ctx, query{method: listenMethod, fields: fields, acked: acked})
 		if _, ok := wireError(err); ok {
 			select {
 			case refused <- err:

@@ -50,8 +50,8 @@ type task struct {
 
 // hasTasks reports whether the calls of q can be tasks: the server supports them, and the caller
 // can wait.
-func (s *session) hasTasks(q query) bool {
-	return s.tasks && q.method == "tools/call" && q.observer.AwaitsTasks()
+func (f features) hasTasks(q query) bool {
+	return f.tasks && q.method == "tools/call" && q.observer.AwaitsTasks()
 }
 
 // requiresTask reports whether a definition says that calls of the tool must be tasks.
@@ -65,8 +65,9 @@ func requiresTask(definition json.RawMessage) bool {
 		v.Execution.Support == "required"
 }
 
-// readTask returns the task that answers a call, or nil if answer is a result.
-func (s *session) readTask(answer json.RawMessage) (*task, error) {
+// readTask returns the task that answers a call, or nil if answer is a result. modern says which
+// revision the server speaks.
+func readTask(answer json.RawMessage, modern bool) (*task, error) {
 	var created struct {
 		task
 		Type string `json:"resultType"`
@@ -76,7 +77,7 @@ func (s *session) readTask(answer json.RawMessage) (*task, error) {
 		return nil, nil
 	}
 	t := created.Task
-	if s.modern.Load() {
+	if modern {
 		if t = &created.task; created.Type != "task" {
 			return nil, nil
 		}
@@ -97,18 +98,23 @@ func (t *task) choosePause() time.Duration {
 		time.Millisecond
 }
 
-// awaitTask waits for the result of a task that answered the call q. If the wait ends early, it
-// cancels the task.
-func (s *session) awaitTask(ctx context.Context, q query, t *task) (json.RawMessage, error) {
-	ceiling := q.ceiling
+// A taskWait waits for the task that answered a call.
+type taskWait struct {
+	*session
+	call query
+}
+
+// awaitTask waits for the result of t. If the wait ends early, it cancels the task.
+func (w taskWait) awaitTask(ctx context.Context, t *task) (json.RawMessage, error) {
+	ceiling := w.call.ceiling
 	if ceiling <= 0 {
 		ceiling = defaultMaxTime
 	}
 	bounded, cancel := context.WithTimeout(ctx, ceiling)
 	defer cancel()
-	answer, err := s.pollTask(bounded, q, t)
+	answer, err := w.pollTask(bounded, t)
 	if _, answered := wireError(err); err != nil && !answered {
-		s.sendLater(s.newMessage(s.lastID.Add(1), s.newTaskQuery(q, "tasks/cancel", t.ID)))
+		w.sendLater(w.newMessage(w.lastID.Add(1), w.newTaskQuery("tasks/cancel", t.ID)))
 	}
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		return nil, faultf(faultTimeout, "its task did not end within %s", ceiling)
@@ -116,15 +122,15 @@ func (s *session) awaitTask(ctx context.Context, q query, t *task) (json.RawMess
 	return answer, err
 }
 
-// newTaskQuery returns a request about a task of the call q.
-func (s *session) newTaskQuery(q query, method, id string) query {
-	return query{method: method, name: id, idle: q.idle, meta: q.meta, owner: q.owner,
+// newTaskQuery returns a request about the task.
+func (w taskWait) newTaskQuery(method, id string) query {
+	return query{method: method, name: id, idle: w.call.idle, meta: w.call.meta, owner: w.call.owner,
 		fields: append([]byte(`"taskId":`), quoteString(id)...)}
 }
 
 // pollTask requests the state of a task until it has ended.
-func (s *session) pollTask(ctx context.Context, q query, t *task) (json.RawMessage, error) {
-	q.observer.OnTask()
+func (w taskWait) pollTask(ctx context.Context, t *task) (json.RawMessage, error) {
+	w.call.observer.OnTask()
 	began, rounds, answered := time.Now(), 0, map[string]bool{}
 	for created := true; ; created = false {
 		switch t.Status {
@@ -134,10 +140,10 @@ func (s *session) pollTask(ctx context.Context, q query, t *task) (json.RawMessa
 				break
 			}
 			if t.Status != taskInput {
-				return s.endTask(ctx, q, t)
+				return w.endTask(ctx, t)
 			}
-			if !s.modern.Load() { // the server asks while it is asked for the result
-				return s.sendRequest(ctx, s.resultQuery(q, t.ID))
+			if !w.modern.Load() { // the server asks while it is asked for the result
+				return w.sendRequest(ctx, w.resultQuery(t.ID))
 			}
 			open := map[string]tool.Question{}
 			for key, request := range t.Requests {
@@ -151,13 +157,13 @@ func (s *session) pollTask(ctx context.Context, q query, t *task) (json.RawMessa
 			if rounds++; rounds > tool.MaxRounds {
 				return nil, faultf(faultGarbled, "asked more than %d times in one call", tool.MaxRounds)
 			}
-			answers, err := s.askClient(ctx, q.observer, open)
+			answers, err := w.askClient(ctx, w.call.observer, open)
 			if err != nil {
 				return nil, err
 			}
-			update := s.newTaskQuery(q, "tasks/update", t.ID)
+			update := w.newTaskQuery("tasks/update", t.ID)
 			update.fields = append(append(update.fields, `,"inputResponses":`...), answers...)
-			if _, err := s.sendRequest(ctx, update); err != nil {
+			if _, err := w.sendRequest(ctx, update); err != nil {
 				return nil, err
 			}
 			for key := range open {
@@ -169,14 +175,14 @@ func (s *session) pollTask(ctx context.Context, q query, t *task) (json.RawMessa
 		default:
 			return nil, faultf(faultGarbled, "sent a task of unknown status %q", cleanLine(t.Status, 60))
 		}
-		if t.Message != "" && q.observer.WantsProgress() {
-			q.observer.OnProgress(ctx, tool.Progress{Done: time.Since(began).Seconds(),
+		if t.Message != "" && w.call.observer.WantsProgress() {
+			w.call.observer.OnProgress(ctx, tool.Progress{Done: time.Since(began).Seconds(),
 				Message: cleanLine(t.Message, maxStatus)})
 		}
 		if !sleep(ctx, t.choosePause()) {
 			return nil, ctx.Err()
 		}
-		raw, err := s.sendRequest(ctx, s.newTaskQuery(q, "tasks/get", t.ID))
+		raw, err := w.sendRequest(ctx, w.newTaskQuery("tasks/get", t.ID))
 		if err != nil {
 			return nil, err
 		}
@@ -192,10 +198,10 @@ func (s *session) pollTask(ctx context.Context, q query, t *task) (json.RawMessa
 }
 
 // endTask returns the result of a task that has ended, or its error.
-func (s *session) endTask(ctx context.Context, q query, t *task) (json.RawMessage, error) {
+func (w taskWait) endTask(ctx context.Context, t *task) (json.RawMessage, error) {
 	switch {
-	case !s.modern.Load():
-		return s.sendRequest(ctx, s.resultQuery(q, t.ID))
+	case !w.modern.Load():
+		return w.sendRequest(ctx, w.resultQuery(t.ID))
 	case t.Status == taskFailed && len(t.Error) > 0:
 		return nil, readError(t.Error)
 	case t.Status == taskFailed:
@@ -208,9 +214,9 @@ func (s *session) endTask(ctx context.Context, q query, t *task) (json.RawMessag
 
 // resultQuery returns the request for the result of a task (2025-11-25), in which the server may
 // ask. It may take as long as the task.
-func (s *session) resultQuery(q query, id string) query {
-	r := s.newTaskQuery(q, taskResult, id)
-	r.observer, r.idle, r.ceiling = q.observer, 0, q.ceiling
+func (w taskWait) resultQuery(id string) query {
+	r := w.newTaskQuery(taskResult, id)
+	r.observer, r.idle, r.ceiling = w.call.observer, 0, w.call.ceiling
 	return r
 }
 
