@@ -37,6 +37,7 @@ var ratchets = []ratchet{
 	{"fields of tool.Call", 11, "put what few calls have into a struct of its own", callFields},
 	{"fields of the largest struct", 25, "split its state", largestStruct},
 	{"methods of the largest type", 66, "split its state", mostMethods},
+	{"types of more than 40 methods", 12, "split the state of the largest", largeTypes},
 	{"methods of the largest type in executor", 40, "put the method on the part that it changes", mostExecutorMethods},
 	{"rooms under internal", 11, "put the package into the room it belongs to", listRooms},
 	{"exported names of audit", 44, "move what only some callers need into a package below it", auditNames},
@@ -304,8 +305,29 @@ func mostExecutorMethods(tr *tree) []string {
 	}))
 }
 
+// largeTypes returns the types that have more than 40 methods.
+func largeTypes(tr *tree) (found []string) {
+	for name, methods := range methodsIn(tr.sources) {
+		if len(methods) > 40 {
+			found = append(found, fmt.Sprintf("%s: %d methods", name, len(methods)))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
 // mostMethodsIn returns the methods of the type that has most.
 func mostMethodsIn(sources []source) (found []string) {
+	for _, m := range methodsIn(sources) {
+		if len(m) > len(found) {
+			found = m
+		}
+	}
+	return found
+}
+
+// methodsIn returns the methods of each type.
+func methodsIn(sources []source) map[string][]string {
 	methods := map[string][]string{}
 	for _, s := range sources {
 		for _, d := range s.file.Decls {
@@ -315,12 +337,7 @@ func mostMethodsIn(sources []source) (found []string) {
 			}
 		}
 	}
-	for _, m := range methods {
-		if len(m) > len(found) {
-			found = m
-		}
-	}
-	return found
+	return methods
 }
 
 func listRooms(tr *tree) []string {
