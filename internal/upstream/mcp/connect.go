@@ -30,7 +30,7 @@ func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 		}
 		return nil, nil, err
 	}
-	list, err := s.listTools(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
+	list, err := u.listAll(ctx, s)
 	if _, ok := wireError(err); (ok && !isFault(err, faultScope) || isFault(err, faultGarbled)) && s.ctx.Err() == nil {
 		u.mu.Lock() // it is connected, and may answer calls: serve the last known tools
 		old := &toolList{tools: u.snap.Tools, broken: u.snap.Broken, offers: u.snap.Offers, stale: true}
@@ -45,11 +45,24 @@ func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 		s.close()
 		return nil, nil, err
 	}
-	if list.offers, err = s.listOffers(ctx, u.cfg.Name, u.cfg.ConnectTimeout); err != nil {
-		u.log.Warn("resources or prompts not listed", "reason", u.formatReason(err))
-	}
 	s.setBindings(list.bindings)
 	return s, list, nil
+}
+
+// listAll lists all that a server offers, and measures the work. An error means that there is no
+// list of tools.
+func (u *Upstream) listAll(ctx context.Context, s *session) (list *toolList, err error) {
+	u.load.measureWork(func() {
+		if list, err = s.listTools(ctx, u.cfg.Name, u.cfg.ConnectTimeout); err != nil {
+			return
+		}
+		var failed error
+		list.offers, failed = s.listOffers(ctx, u.cfg.Name, u.cfg.ConnectTimeout)
+		if failed != nil && s.ctx.Err() == nil {
+			u.log.Warn("resources or prompts not listed", "reason", u.formatReason(failed))
+		}
+	})
+	return list, err
 }
 
 // openSession opens a session with the configured or known transport. If there is none, it detects
@@ -194,6 +207,10 @@ func (u *Upstream) serveSession(ctx context.Context, s *session, list *toolList)
 			continue
 		case <-again.C:
 		}
+		if left := u.load.pauseLeft(u.cfg.pace.spacing); left > 0 {
+			again.Reset(left)
+			continue
+		}
 		soon, last = false, time.Now()
 		if list := u.refreshTools(ctx, s); list != nil {
 			failures = 0
@@ -219,7 +236,7 @@ func (u *Upstream) refreshTools(ctx context.Context, s *session) *toolList {
 	newTools, newOffers := s.lists.tools.Swap(false), s.lists.offers.Swap(false)
 	limited, cancel := context.WithTimeout(ctx, u.cfg.ConnectTimeout)
 	defer cancel()
-	list, err := s.listTools(limited, u.cfg.Name, u.cfg.ConnectTimeout)
+	list, err := u.listAll(limited, s)
 	if ctx.Err() != nil || s.ctx.Err() != nil {
 		return nil // serve notices it
 	}
@@ -230,12 +247,6 @@ func (u *Upstream) refreshTools(ctx context.Context, s *session) *toolList {
 			u.snap.Health = tool.Health{State: tool.Degraded, Reason: u.broken, Stale: len(u.snap.Tools) > 0}
 		})
 		return nil
-	}
-	if list.offers, err = s.listOffers(limited, u.cfg.Name, u.cfg.ConnectTimeout); err != nil {
-		if ctx.Err() != nil || s.ctx.Err() != nil {
-			return nil
-		}
-		u.log.Warn("resources or prompts not listed", "reason", u.formatReason(err))
 	}
 	u.mu.Lock()
 	same := u.snap.Health.State == tool.Ready && list.trouble == "" && slices.Equal(u.snap.Broken, list.broken)

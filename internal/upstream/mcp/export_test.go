@@ -21,3 +21,13 @@ func Patient(c Config) Config {
 
 // CheckURL is checkURL.
 var CheckURL = checkURL
+
+// Costly lets each list, and each use of one, count as work of a duration.
+func Costly(c Config, work time.Duration) Config {
+	c.pace = usualPace
+	c.pace.work = work
+	return c
+}
+
+// BusyShare is busyShare.
+const BusyShare = busyShare

@@ -116,6 +116,7 @@ type pace struct {
 	// SIGTERM. See briefGrace.
 	grace   time.Duration
 	spacing time.Duration // minimum time between lists of tools, however often a server announces changes
+	work    time.Duration // processor time that each list, and each use of one, counts as; 0: it is measured
 	breaks  time.Duration // pause of calls after many consecutive failures
 	look    time.Duration // interval of checks whether a user signed in through another process
 }
@@ -145,6 +146,7 @@ type Upstream struct {
 	calls  chan struct{} // capacity 1: a call needs a server that rests
 
 	watches *watches
+	load    workload
 
 	mu       sync.Mutex
 	running  bool
@@ -177,7 +179,7 @@ func New(cfg Config) (*Upstream, error) {
 	}
 	u.env = childEnv(cfg.Environ, cfg.Env)
 	u.cfg.addSecrets()
-	u.ring = &ring{secrets: u.cfg.Mask}
+	u.ring, u.load.fixed = &ring{secrets: u.cfg.Mask}, cfg.pace.work
 	u.snap.Health = tool.Health{State: tool.Connecting, Reason: "not connected yet: try again in a moment"}
 	return u, nil
 }
@@ -227,7 +229,7 @@ func (u *Upstream) notifyChanges(stop <-chan struct{}) {
 	for {
 		select {
 		case <-u.notify:
-			onChange()
+			u.load.measureWork(onChange)
 		case <-stop:
 			onChange() // the upstream is closed now
 			return
@@ -406,6 +408,7 @@ func (u *Upstream) recordEnd(err error, lived time.Duration) (wait time.Duration
 			u.attempts++
 			wait = retryDelay(u.attempts)
 		}
+		wait = max(wait, u.load.pauseLeft(u.cfg.pace.spacing))
 		u.next = time.Now().Add(wait)
 		u.snap.Health = tool.Health{State: state, Reason: reason, Stale: len(u.snap.Tools) > 0 && !u.resting}
 	})
