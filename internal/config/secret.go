@@ -24,7 +24,7 @@ type Secrets struct {
 
 // A SecretSource is a place that secrets are read from.
 type SecretSource struct {
-	Kind string // "folder" (the data folder), "env", "file" or "vault"
+	Kind string // "folder" (the data folder), "env", "keyring", "file" or "vault"
 	// Path is the absolute path of a file, or of a folder with a file for each secret.
 	Path  string
 	Vault Vault
@@ -53,7 +53,7 @@ func (r *reader) readSecrets(n *node, s *Secrets, dir string) {
 	for i, e := range n.list {
 		what := fmt.Sprintf("secrets[%d]", i)
 		if e.kind != mapNode {
-			s.Sources = append(s.Sources, SecretSource{Kind: r.oneOf(e, what, "folder", "env")})
+			s.Sources = append(s.Sources, SecretSource{Kind: r.oneOf(e, what, "folder", "env", "keyring")})
 			continue
 		}
 		var from SecretSource

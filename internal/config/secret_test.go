@@ -117,7 +117,7 @@ func TestSecretProblems(t *testing.T) {
 	const meaningless = "has no meaning here: entries of upstreams can refer to secrets; write ${NAME}"
 	for _, c := range [][2]string{
 		{"secrets: folder", "secrets must be a list of sources, such as [folder, env], not text"},
-		{"secrets: [keyring]", `secrets[0] is one of folder, env, not "keyring"`},
+		{"secrets: [cellar]", `secrets[0] is one of folder, env, keyring, not "cellar"`},
 		{"secrets: [{ file: a, vault: {} }]", "secrets[0] must have one key, file or vault"},
 		{vault("address: 'http://v.example', path: a/b, token: x"), "must be https, unless it is on this machine"},
 		{vault("address: 'https://v.example', path: a, token: x"), "path must be a mount and the path"},

@@ -51,6 +51,8 @@ func newSecrets(c *config.Config, stored *store.Secrets, m *mask.Masker, e event
 		switch f.Kind {
 		case "env":
 			s.addSource("set the environment variable %s of this process", environSource{c})
+		case "keyring":
+			s.addSource("add %s to the system's keyring, for service biplane", origin.NewKeyring())
 		case "file":
 			s.addSource("add %s to "+strings.ReplaceAll(f.Path, "%", "%%"), origin.File{Path: f.Path})
 		case "vault":

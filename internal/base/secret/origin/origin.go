@@ -1,6 +1,6 @@
-// Package origin reads secrets by name: from a file, from a folder with a file for each secret, or
-// from the key-value store of Vault or OpenBao. What it reads is bounded in size and time. Errors
-// name secrets, and never contain their values.
+// Package origin reads secrets by name: from a file, from a folder with a file for each secret,
+// from the keyring of the operating system, or from the key-value store of Vault or OpenBao. What
+// it reads is bounded in size and time. Errors name secrets, and never contain their values.
 package origin
 
 import (
