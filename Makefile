@@ -11,6 +11,7 @@
 #                 and a tenth as many process sandboxes, of which nothing may be left
 # make sizing     the figures of docs/operations.md, with N calls (1000000) in a data folder
 # make servers    the calls of 14 popular MCP servers, with and without Biplane; installs the servers (npm) into .tools/servers
+# make documents  the operations of seven large public OpenAPI documents, which it installs (npm, Go modules) into .tools/documents
 # make crash      kill -9 at each step of executions with ten writes, of executions that wait for a person, of plans, and of recoveries,
 #                 and N (2000) times at random, counted at a real upstream; and of prune, backup, restore and reload
 # make fuzz       each fuzz target for FUZZTIME (30s)
@@ -31,7 +32,7 @@ MODULE = github.com/biplane-dev/biplane
 UNWATCHED = $(MODULE)/internal/lab/w2x $(MODULE)/third_party/quickjs-wasi/... $(MODULE)/third_party/cpython/... modernc.org/sqlite/lib modernc.org/libc/... golang.org/x/crypto/scrypt
 RACE = -race $(UNWATCHED:%=-gcflags=%=-race=false)
 
-.PHONY: release build demo vet check test race tools browser bench soak sizing servers crash fuzz generate clean
+.PHONY: release build demo vet check test race tools browser bench soak sizing servers documents crash fuzz generate clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
@@ -80,6 +81,10 @@ sizing: build
 servers: tools
 	@scripts/servers.sh
 	BIPLANE_SERVERS=1 BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -run '^TestServers$$' -timeout 2h -count 1 -v ./cmd/biplane
+
+documents:
+	@scripts/documents.sh
+	BIPLANE_DOCUMENTS=1 BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -run '^TestLargeDocuments$$' -count 1 -v ./internal/upstream/openapi
 
 crash: N = 2000
 crash:

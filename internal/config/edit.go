@@ -323,6 +323,67 @@ func isExtended(before, after *node, name string, e ServerEntry) bool {
 	return equalNodes(old, &rest)
 }
 
+// ReadServers returns the MCP servers of a configuration file by name, with references. There are
+// none if the file doesn't exist.
+func ReadServers(path string) (map[string]ServerEntry, error) {
+	text, err := readConfigText(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, tool.Errorf(tool.Invalid, "configuration: %w", err)
+	}
+	root, problem := parseFile(path, text)
+	if problem != nil {
+		return nil, configError(path, []Problem{*problem})
+	}
+	out := map[string]ServerEntry{}
+	for _, f := range root.getValue("mcpServers").fields {
+		out[f.key.text] = readEntry(f.value)
+	}
+	return out, nil
+}
+
+// readEntry is the inverse of entryNode. It ignores values of the wrong kind, which Parse reports.
+func readEntry(n *node) ServerEntry {
+	e := ServerEntry{Type: n.getValue("type").text, Command: n.getValue("command").text,
+		Args: n.getValue("args").listTexts(), Dir: n.getValue("cwd").text, Env: n.getValue("env").mapTexts(),
+		URL: n.getValue("url").text, Headers: n.getValue("headers").mapTexts(),
+		Only: n.getValue("includeTools").listTexts(), Not: n.getValue("excludeTools").listTexts(),
+		Disabled: n.getValue("disabled").text == "true"}
+	if o := n.getValue("oauth"); o.kind == mapNode {
+		port, _ := strconv.Atoi(o.getValue("redirect_port").text)
+		e.OAuth = &OAuthEntry{ClientID: o.getValue("client_id").text, ClientSecret: o.getValue("client_secret").text,
+			Scopes: o.getValue("scopes").listTexts(), RedirectPort: port}
+	}
+	return e
+}
+
+// getValue returns the value of a field, or an empty node.
+func (n *node) getValue(name string) *node {
+	if f := n.findField(name); f != nil {
+		return f.value
+	}
+	return &node{}
+}
+
+func (n *node) listTexts() (out []string) {
+	for _, e := range n.list {
+		out = append(out, e.text)
+	}
+	return out
+}
+
+func (n *node) mapTexts() map[string]string {
+	if len(n.fields) == 0 {
+		return nil
+	}
+	out := map[string]string{}
+	for _, f := range n.fields {
+		out[f.key.text] = f.value.text
+	}
+	return out
+}
+
 // entryNode returns what reading an entry must result in.
 func entryNode(e ServerEntry) *node {
 	n := &node{kind: mapNode}

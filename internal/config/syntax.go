@@ -2,21 +2,16 @@ package config
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 	"github.com/tailscale/hujson"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
-	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/base/yamldoc"
 )
 
 // parseFile parses a configuration file. It is JSON with comments if its first character or a file
@@ -156,69 +151,16 @@ type yamlTree struct {
 	count   int
 }
 
-func parseYAML(b []byte) (_ *node, p *Problem) {
-	tokens := lexer.Tokenize(string(b))
-	if p := yamlDepth(tokens); p != nil {
-		return nil, p
-	}
-	f, err := parser.Parse(tokens, 0)
+func parseYAML(b []byte) (*node, *Problem) {
+	body, err := yamldoc.ParseDocument(b)
 	if err != nil {
-		var e yaml.Error
-		if errors.As(err, &e) && e.GetToken() != nil && e.GetToken().Position != nil {
-			pos := e.GetToken().Position
-			return nil, &Problem{pos.Line, pos.Column, e.GetMessage()}
-		}
-		return nil, &Problem{Line: 1, Column: 1, Message: text.FirstLine(err.Error())}
-	}
-	var body ast.Node
-	for _, d := range f.Docs {
-		switch {
-		case d.Body == nil:
-		case body != nil:
-			pos := d.Body.GetToken().Position
-			return nil, &Problem{pos.Line, pos.Column, "a configuration is one YAML document: this begins a second one"}
-		default:
-			body = d.Body
-		}
+		return nil, &Problem{max(err.Line, 1), max(err.Column, 1), err.Message}
 	}
 	if body == nil {
 		return nil, nil
 	}
 	t := &yamlTree{anchors: map[string]*node{}}
 	return t.convertNode(body, 0)
-}
-
-// yamlDepth rejects deep nesting and large files before the parser runs, which is recursive and
-// stores the path of each value. In block style, deeper values are further to the right.
-func yamlDepth(tokens token.Tokens) *Problem {
-	flow, line, marks := 0, 0, 0
-	for _, t := range tokens {
-		if t.Position.Line != line {
-			line, marks = t.Position.Line, 0
-		}
-		switch t.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			flow++
-		case token.SequenceEndType, token.MappingEndType:
-			flow = max(0, flow-1)
-		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType, token.AliasType:
-			if flow == 0 {
-				marks++
-			}
-		case token.MappingValueType:
-			if flow == 0 && t.Position.Column > 1000 {
-				marks = configDepth + 1
-			}
-		}
-		if flow > configDepth || marks > configDepth {
-			return &Problem{t.Position.Line, t.Position.Column, "nested too deeply"}
-		}
-	}
-	if len(tokens) > configNodes { // parsing time grows faster than the number of tokens
-		pos := tokens[configNodes].Position
-		return &Problem{pos.Line, pos.Column, "too many values for a configuration"}
-	}
-	return nil
 }
 
 func (t *yamlTree) convertNode(v ast.Node, depth int) (*node, *Problem) {
@@ -245,8 +187,6 @@ func (t *yamlTree) convertNode(v ast.Node, depth int) (*node, *Problem) {
 		n.kind, n.text = boolNode, strconv.FormatBool(x.Value)
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
 		n.kind, n.text = numberNode, v.GetToken().Value
-	case *ast.TagNode:
-		return nil, &Problem{n.line, n.col, "a configuration can't have tags: remove " + clipText(v.GetToken().Value)}
 	case *ast.AnchorNode:
 		return t.convertAnchor(x, n, depth)
 	case *ast.AliasNode:

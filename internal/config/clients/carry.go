@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/config"
 )
 
 // maxUnknown is the maximum number of keys of one server that are reported.
@@ -36,14 +37,6 @@ func (e *entry) findUnknown(raw json.RawMessage) error {
 		}
 	}
 	return nil
-}
-
-// An oauthDefinition is the sign-in to a server as the configuration writes it.
-type oauthDefinition struct {
-	ClientID     string   `yaml:"client_id,omitempty"`
-	ClientSecret string   `yaml:"client_secret,omitempty"`
-	Scopes       []string `yaml:"scopes,omitempty"`
-	RedirectPort int      `yaml:"redirect_port,omitempty"`
 }
 
 // An oauthEntry is the sign-in to a server as clients write it, each with some of the keys.
@@ -80,7 +73,7 @@ func (w *rewriter) convertSignIn(d *definition, e *entry) (lost []string) {
 }
 
 // readSignIn reads the settings of a sign-in. They are nil if signing in needs none.
-func (w *rewriter) readSignIn(what string, raw json.RawMessage) (o *oauthDefinition, lost []string) {
+func (w *rewriter) readSignIn(what string, raw json.RawMessage) (o *config.OAuthEntry, lost []string) {
 	var e oauthEntry
 	var all map[string]json.RawMessage
 	if json.Unmarshal(raw, &all) != nil || json.Unmarshal(raw, &e) != nil {
@@ -98,7 +91,7 @@ func (w *rewriter) readSignIn(what string, raw json.RawMessage) (o *oauthDefinit
 	if e.Enabled != nil && !*e.Enabled {
 		return nil, lost
 	}
-	o = &oauthDefinition{ClientID: w.rewriteText(cmp.Or(e.ClientID, e.CursorID)),
+	o = &config.OAuthEntry{ClientID: w.rewriteText(cmp.Or(e.ClientID, e.CursorID)),
 		ClientSecret: w.rewriteText(cmp.Or(e.ClientSecret, e.CursorSecret)), Scopes: w.rewriteList(e.Scopes),
 		RedirectPort: e.CallbackPort}
 	if o.ClientID == "" && o.ClientSecret == "" && len(o.Scopes) == 0 && o.RedirectPort == 0 {

@@ -63,18 +63,7 @@ type Skipped struct {
 
 // A definition is a server as the configuration writes it.
 type definition struct {
-	Type     string            `yaml:"type,omitempty"`
-	Command  string            `yaml:"command,omitempty"`
-	Args     []string          `yaml:"args,omitempty"`
-	Dir      string            `yaml:"cwd,omitempty"`
-	Env      map[string]string `yaml:"env,omitempty"`
-	URL      string            `yaml:"url,omitempty"`
-	Headers  map[string]string `yaml:"headers,omitempty"`
-	OAuth    *oauthDefinition  `yaml:"oauth,omitempty"`
-	Only     []string          `yaml:"includeTools,omitempty"`
-	Not      []string          `yaml:"excludeTools,omitempty"`
-	Disabled bool              `yaml:"disabled,omitempty"`
-
+	config.ServerEntry
 	inProject bool // Dir is only the project's folder, in which its client starts it
 }
 
@@ -99,7 +88,7 @@ func (d definition) identityKey() string {
 			*list = nil
 		}
 	}
-	raw, err := json.Marshal(d)
+	raw, err := json.Marshal(d.ServerEntry)
 	if err != nil {
 		panic(err) // it has only texts
 	}
@@ -204,7 +193,7 @@ func (p Place) convertEntry(name string, raw json.RawMessage, m Machine,
 // checkDefinition completes what is shown of a server, by parsing it as a configuration does. It
 // returns what is wrong with it.
 func (s *Server) checkDefinition(name string, env func(string) (string, bool)) string {
-	text, err := writeYAML(map[string]definition{distinctName(name, "", nil): s.definition})
+	text, err := writeYAML(map[string]config.ServerEntry{distinctName(name, "", nil): s.definition.ServerEntry})
 	if err != nil {
 		return err.Error()
 	}
@@ -246,12 +235,12 @@ func (s *Server) checkDefinition(name string, env func(string) (string, bool)) s
 
 // defineServer converts an entry in the client's format.
 func (p Place) defineServer(e *entry, w *rewriter) definition {
-	d := definition{
+	d := definition{ServerEntry: config.ServerEntry{
 		Command: w.rewriteText(e.Command), Args: w.rewriteList(e.Args), Dir: w.rewriteText(e.Dir),
 		Env: w.rewriteMap(e.Env), URL: w.rewriteText(cmp.Or(e.URL, e.ServerURL, e.HTTPURL)),
 		Headers: w.rewriteMap(e.Headers), Only: append(e.IncludeTools, e.EnabledOnly...),
 		Not: slices.Concat(e.ExcludeTools, e.DisabledTools, e.DisabledToo),
-	}
+	}}
 	maps.Copy(d.Headers, w.rewriteMap(e.HTTPHeaders))
 	for k, name := range e.EnvHeaders {
 		d.Headers[k] = "${" + string(name) + "}"
@@ -275,15 +264,15 @@ func (p Place) defineServer(e *entry, w *rewriter) definition {
 
 // WriteYAML returns the text of a configuration with the servers.
 func (x *Import) WriteYAML() ([]byte, error) {
-	all := map[string]definition{}
+	all := map[string]config.ServerEntry{}
 	for _, s := range x.Servers {
-		all[s.Name] = s.definition
+		all[s.Name] = s.definition.ServerEntry
 	}
 	return writeYAML(all)
 }
 
-func writeYAML(servers map[string]definition) ([]byte, error) {
+func writeYAML(servers map[string]config.ServerEntry) ([]byte, error) {
 	return yaml.Marshal(struct {
-		Servers map[string]definition `yaml:"mcpServers"`
+		Servers map[string]config.ServerEntry `yaml:"mcpServers"`
 	}{servers})
 }

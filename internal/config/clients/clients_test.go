@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/biplane-dev/biplane/internal/config"
 )
 
 func TestPlaces(t *testing.T) {
@@ -175,12 +177,12 @@ func TestCarryOver(t *testing.T) {
 		}
 	}
 	g := got["g"].definition
-	oauth := &oauthDefinition{ClientID: "id-1", ClientSecret: "${SET}", Scopes: []string{"r"}}
+	oauth := &config.OAuthEntry{ClientID: "id-1", ClientSecret: "${SET}", Scopes: []string{"r"}}
 	if !slices.Equal(g.Only, []string{"a", "b"}) || !slices.Equal(g.Not, []string{"b"}) ||
 		!reflect.DeepEqual(g.OAuth, oauth) {
 		t.Errorf("Gemini: got %+v with %+v", g, g.OAuth)
 	}
-	if o := got["c"].definition.OAuth; !reflect.DeepEqual(o, &oauthDefinition{ClientID: "id-2", RedirectPort: 8123}) {
+	if o := got["c"].definition.OAuth; !reflect.DeepEqual(o, &config.OAuthEntry{ClientID: "id-2", RedirectPort: 8123}) {
 		t.Errorf("Claude Code: got %+v", o)
 	}
 	u := got["u"]

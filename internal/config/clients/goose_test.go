@@ -100,7 +100,7 @@ func TestGooseForms(t *testing.T) {
 		"extensions: {a: {type: stdio, cmd: x}}\n":                                 "form that can't be edited",
 		"\"extensions\":\n  a: {type: stdio, cmd: x}\n":                            "form that can't be edited",
 		"a: &x [1, 2]\nb: *x\nextensions:\n  a: {type: stdio, cmd: x}\n":           "aliases",
-		"a: 1\n---\nextensions: {}\n":                                              "several documents",
+		"a: 1\n---\nextensions: {}\n":                                              "second document",
 		"extensions:\n  a: {type: stdio, cmd: x}\nextensions:\n  b: {type: sse}\n": "already defined",
 		"extensions:\n  biplane: {type: stdio, cmd: other}\n":                      "",
 		"- a\n": "can't be read", "a: [": "can't be read",

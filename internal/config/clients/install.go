@@ -13,9 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/rogpeppe/go-internal/diff"
-	"github.com/tailscale/hujson"
 
 	"github.com/biplane-dev/biplane/internal/base/atomicfile"
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
@@ -300,13 +298,13 @@ func (p Place) importServers(servers serverTable, m Machine, env func(string) (s
 // found has the others, with their names there.
 func PlanImport(path string, x *Import, env func(string) (string, bool), strongest tool.Tier) (edit *config.Edit,
 	added, found []string, _ error) {
-	known, err := readDefinitions(path)
+	known, err := config.ReadServers(path)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	taken, byKey := map[string]bool{}, map[string]string{}
-	for name, d := range known {
-		taken[name], byKey[d.identityKey()] = true, name
+	for name, e := range known {
+		taken[name], byKey[definition{ServerEntry: e}.identityKey()] = true, name
 	}
 	entries := map[string]config.ServerEntry{}
 	for _, s := range x.Servers {
@@ -315,7 +313,7 @@ func PlanImport(path string, x *Import, env func(string) (string, bool), stronge
 			continue
 		}
 		name := distinctName(s.Name, s.Sources[0].Client, taken)
-		taken[name], entries[name] = true, s.definition.writeEntry()
+		taken[name], entries[name] = true, s.definition.ServerEntry
 		added = append(added, name)
 	}
 	lenient := func(name string) (string, bool) { // a variable that is not set is reported, not an error
@@ -329,39 +327,6 @@ func PlanImport(path string, x *Import, env func(string) (string, bool), stronge
 		edit.After = []byte("mcpServers: {}\n")
 	}
 	return edit, added, found, nil
-}
-
-// writeEntry returns the server as an entry of the configuration.
-func (d definition) writeEntry() config.ServerEntry {
-	e := config.ServerEntry{Type: d.Type, Command: d.Command, Args: d.Args, Dir: d.Dir, Env: d.Env, URL: d.URL,
-		Headers: d.Headers, Only: d.Only, Not: d.Not, Disabled: d.Disabled}
-	if o := d.OAuth; o != nil {
-		e.OAuth = &config.OAuthEntry{ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes,
-			RedirectPort: o.RedirectPort}
-	}
-	return e
-}
-
-// readDefinitions returns the servers of a Biplane configuration by name.
-func readDefinitions(path string) (map[string]definition, error) {
-	text, err := (Place{File: path, format: codex}).loadText() // with the limit of a configuration
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	if head := bytes.TrimSpace(text); bytes.HasPrefix(head, []byte("{")) || bytes.HasPrefix(head, []byte("/")) {
-		if text, err = hujson.Standardize(bytes.Clone(text)); err != nil {
-			return nil, tool.Errorf(tool.Invalid, "%s: %v", path, err)
-		}
-	}
-	var c struct {
-		Servers map[string]definition `yaml:"mcpServers"`
-	}
-	if err := yaml.Unmarshal(text, &c); err != nil {
-		return nil, tool.Errorf(tool.Invalid, "%s: %v", path, err)
-	}
-	return c.Servers, nil
 }
 
 // equalJSON reports whether two values are the same.

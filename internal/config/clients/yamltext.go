@@ -10,10 +10,9 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
+	"github.com/biplane-dev/biplane/internal/base/yamldoc"
 )
 
 // gooseSection is the key of the table that has Goose's servers, and its own extensions.
@@ -33,46 +32,10 @@ func openYAML(text []byte) (*yamlFile, error) {
 	return f, err
 }
 
-// parseYAML parses a text with one table. Aliases are refused: a few of them can stand for
-// very much.
+// parseYAML parses a text with one table. Aliases are refused: lines that have them can't be moved.
 func parseYAML(text string) (jsonvalue.Object, error) {
-	if measureDepth([]byte(text)) > maxDepth || measureIndent(text) > maxDepth {
-		return nil, errors.New("it is nested too deeply")
-	}
-	file, err := parser.ParseBytes([]byte(text), 0)
-	if err != nil {
-		return nil, firstLine(err)
-	}
-	if len(file.Docs) > 1 {
-		return nil, errors.New("it has several documents")
-	}
 	out := jsonvalue.Object{}
-	for _, d := range file.Docs {
-		if d.Body == nil {
-			continue
-		}
-		if len(ast.Filter(ast.AliasType, d.Body)) > 0 || len(ast.Filter(ast.MergeKeyType, d.Body)) > 0 {
-			return nil, errors.New("it has aliases (*), which can't be edited here")
-		}
-	}
-	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
-		return nil, firstLine(err)
-	}
-	return out, nil
-}
-
-// firstLine shortens an error of the parser: the others quote the file, which may have secrets.
-func firstLine(err error) error {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return errors.New(line)
-}
-
-// measureIndent returns the largest indentation of a line, which bounds how deep blocks are nested.
-func measureIndent(text string) (deepest int) {
-	for line := range strings.Lines(text) {
-		deepest = max(deepest, indentWidth(line)+strings.Count(line, "- "))
-	}
-	return deepest
+	return out, yamldoc.DecodeDocument([]byte(text), &out)
 }
 
 // indentWidth returns the number of spaces that a line begins with.
@@ -159,7 +122,7 @@ func isSectionLine(line string) bool {
 // entryName returns the name of the entry that a line begins; empty if it is none.
 func entryName(line string) (name string) {
 	key, _, ok := strings.Cut(strings.TrimSpace(line)+" ", ": ")
-	if !ok || yaml.Unmarshal([]byte(key), &name) != nil {
+	if !ok || yamldoc.DecodeDocument([]byte(key), &name) != nil {
 		return ""
 	}
 	return name

@@ -2,7 +2,6 @@ package function
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -11,11 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-	yamllexer "github.com/goccy/go-yaml/lexer"
-	yamltoken "github.com/goccy/go-yaml/token"
-
 	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/base/yamldoc"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -27,7 +23,6 @@ const ManifestEnding = ".tool.yaml"
 // Limits of executables.
 const (
 	maxManifest   = 64 << 10 // bytes
-	maxNesting    = 500      // brackets and items of lists
 	maxExecutable = 16 << 20 // bytes
 	maxOutput     = 64 << 10 // bytes of standard output
 )
@@ -81,46 +76,17 @@ func (f *File) readExecutable(folder fs.FS) error {
 	return nil
 }
 
-// parseManifest parses a manifest. It refuses aliases, since they may expand without a limit, and
-// tags.
+// parseManifest parses a manifest.
 func parseManifest(name, source string) (*description, error) {
 	if len(source) > maxManifest {
 		return nil, tool.Errorf(tool.Limit, "%s has %s, at most %s are read", name, text.Size(len(source)),
 			text.Size(maxManifest))
 	}
-	nesting := 0 // the YAML parser is recursive
-	for _, t := range yamllexer.Tokenize(source) {
-		switch t.Type {
-		case yamltoken.AnchorType, yamltoken.AliasType:
-			return nil, tool.Errorf(tool.Invalid, "%s: line %d: aliases (&, *) are not supported: write the value "+
-				"twice", name, t.Position.Line)
-		case yamltoken.TagType:
-			return nil, tool.Errorf(tool.Invalid, "%s: line %d: tags are not supported: remove %s", name,
-				t.Position.Line, text.Cut(t.Value, 40))
-		case yamltoken.SequenceEntryType, yamltoken.SequenceStartType, yamltoken.MappingStartType,
-			yamltoken.MappingKeyType:
-			nesting++
-		}
-		if nesting > maxNesting {
-			return nil, tool.Errorf(tool.Limit, "%s: line %d: it has too many lists, or is nested too deeply", name,
-				t.Position.Line)
-		}
-	}
 	m := &description{}
-	if err := decodeStrictly(source, m); err != nil {
-		return nil, tool.Errorf(tool.Invalid, "%s: %s", name, yaml.FormatError(err, false, false))
+	if err := yamldoc.DecodeStrictly([]byte(source), m); err != nil {
+		return nil, tool.Errorf(tool.Invalid, "%s: %s", name, err.Error())
 	}
 	return m, nil
-}
-
-// decodeStrictly decodes YAML into m. Unknown keys are errors.
-func decodeStrictly(source string, m *description) (err error) {
-	defer func() {
-		if recover() != nil { // the library panics on some invalid values
-			err = errors.New("it is not valid YAML: a value has another form than its key needs")
-		}
-	}()
-	return yaml.UnmarshalWithOptions([]byte(source), m, yaml.Strict())
 }
 
 // findExecutable returns the path of the file that a manifest describes.

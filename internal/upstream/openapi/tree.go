@@ -20,6 +20,7 @@ const (
 	maxDepth    = 200       // nested maps and lists
 	maxNodes    = 2_000_000 // values of one file, after aliases are expanded
 	maxFiles    = 200
+	maxMarks    = 1_000_000 // characters of a YAML file that may begin a value
 )
 
 type kind byte
@@ -217,6 +218,9 @@ func (p *parser) readJSON(d *json.Decoder, depth int) (*node, error) {
 }
 
 func parseYAML(text []byte) (*node, error) {
+	if countMarks(text) > maxMarks {
+		return nil, fmt.Errorf("it has more than %d values, too many for YAML: convert it to JSON", maxMarks)
+	}
 	var y yaml.Node
 	if err := yaml.Unmarshal(text, &y); err != nil {
 		return nil, err
@@ -225,6 +229,22 @@ func parseYAML(text []byte) (*node, error) {
 		return (&parser{aliases: map[*yaml.Node]bool{}}).convertYAML(y.Content[0], 0)
 	}
 	return nil, errors.New("it is not a YAML document")
+}
+
+// countMarks returns how many characters may begin a value. The library needs up to 400 bytes for
+// each, before its tree can be counted.
+func countMarks(text []byte) (n int) {
+	for i, c := range text {
+		switch c {
+		case '\n', '\r', ',', '[', '{', ':':
+			n++
+		case '-', '?':
+			if i+1 == len(text) || bytes.IndexByte([]byte(" \t\r\n"), text[i+1]) >= 0 {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func (p *parser) convertYAML(y *yaml.Node, depth int) (*node, error) {

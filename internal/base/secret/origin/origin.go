@@ -14,7 +14,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"github.com/biplane-dev/biplane/internal/base/yamldoc"
 )
 
 // Limits of what a source may contain.
@@ -49,8 +49,8 @@ func (f File) ReadSecrets(ctx context.Context, names []string) (map[string]strin
 		return nil, err
 	}
 	var all map[string]string
-	if err := yaml.Unmarshal(raw, &all); err != nil {
-		// the library's message quotes the text
+	if err := yamldoc.DecodeDocument(raw, &all); err != nil {
+		// its message may have keys, which are names of secrets
 		return nil, fmt.Errorf("%s is not a map from names to texts, in YAML or JSON", f.Path)
 	}
 	return selectNames(all, names), nil
