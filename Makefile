@@ -65,7 +65,7 @@ browser:
 	@command -v chromium >/dev/null 2>&1 || test -n "$$BIPLANE_TEST_BROWSER" || { echo "install Chromium (Debian: apt-get install chromium), or set BIPLANE_TEST_BROWSER to a browser" >&2; exit 1; }
 	@mkdir -p .tools/axe .tools/screenshots
 	@test -f .tools/axe/node_modules/axe-core/axe.min.js || npm install --prefix .tools/axe --no-audit --no-fund --ignore-scripts --loglevel=error axe-core@4.10.2
-	BIPLANE_TEST_AXE=$(CURDIR)/.tools/axe/node_modules/axe-core/axe.min.js BIPLANE_TEST_SCREENSHOTS=$(CURDIR)/.tools/screenshots CGO_ENABLED=0 $(GO) test -run '^TestBrowser' -count 1 -v ./internal/daemon
+	BIPLANE_TEST_AXE=$(CURDIR)/.tools/axe/node_modules/axe-core/axe.min.js BIPLANE_TEST_SCREENSHOTS=$(CURDIR)/.tools/screenshots CGO_ENABLED=0 $(GO) test -run '^TestBrowser' -count 1 -v ./cmd/biplane
 
 bench:
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem ./...

@@ -1,9 +1,10 @@
-package daemon_test
+package main
 
 import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -81,10 +82,20 @@ func TestBrowserPreview(t *testing.T) {
 		t.Skip("starts a browser")
 	}
 	browserPath(t)
+	if !canRunProcesses() {
+		t.Skip("process sandboxes can't run here")
+	}
+	t.Parallel()
 	var hits atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer other.Close()
-	r, c := newOwnRig(t, "", "auth: { keys: true }\nsandboxes: { previews: 1h }\n")
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "policies", "p.cedar"),
+		`@tier("process") permit (principal, action == Action::"execute", resource);
+permit (principal, action == Action::"call", resource); permit (principal, action, resource is File);`, 0o600)
+	r := serveProcess(t, dir, "sandbox: { host_packages: true }\npolicy: ./policies\nauth: { keys: true }\n"+
+		"sandboxes: { previews: 1h }\n", "127.0.0.1:0")
+	c := r.client.OwnSandboxes()
 	if _, err := c.CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "a"}); err != nil {
 		t.Fatalf("CreateSandbox: %v", err)
 	}
@@ -100,9 +111,8 @@ func TestBrowserPreview(t *testing.T) {
 	if v, err = c.UseSandbox(t.Context(), "a", "preview", api.SandboxOperation{Port: 8000}); err != nil {
 		t.Fatalf("preview: %v", err)
 	}
-	b := newChrome(t, r.d.URL())
-	boss := makeKey(t, r.d, api.KeyRequest{Name: "boss", Scopes: []string{"mcp", "api"},
-		Roles: []string{"admin", "user"}})
+	b := newChrome(t, r.base)
+	boss := r.createKey(t, "boss", "admin", "user")
 	b.signIn(t, boss)
 	var inline, result string
 	b.do(t, b.ctx, chromedp.Navigate(v.URL), chromedp.WaitVisible("#result"), chromedp.Text("#inline", &inline),
@@ -116,10 +126,10 @@ func TestBrowserPreview(t *testing.T) {
 	if n := hits.Load(); n != 0 {
 		t.Errorf("another host received %d requests", n)
 	}
-	page, err := r.d.Client().Executions(t.Context(), api.ExecutionFilter{})
+	page, err := r.client.Executions(t.Context(), api.ExecutionFilter{})
 	if err != nil || len(page.Executions) != 0 {
 		t.Errorf("the page has run %d programs, %v", len(page.Executions), err)
 	}
-	b.do(t, b.ctx, chromedp.Navigate(r.d.URL()+"/"), chromedp.WaitVisible("header .who")) // still signed in
-	b.useSandbox(t, clientOf(r.d, boss))
+	b.do(t, b.ctx, chromedp.Navigate(r.base+"/"), chromedp.WaitVisible("header .who")) // still signed in
+	b.useSandbox(t, r.withKey(boss))
 }

@@ -1,4 +1,4 @@
-package daemon_test
+package main
 
 import (
 	"cmp"
@@ -19,7 +19,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
 // browserPath returns the browser to test with: the one in BIPLANE_TEST_BROWSER, or Chromium if it
@@ -221,31 +220,9 @@ func (c *chrome) stepJournal(t *testing.T, id string) {
 		chromedp.WaitVisible("#value"))
 }
 
-// TestBrowser uses the console in a real browser. It watches a program, decides on its call and on
-// an agent's call, steps through a journal, tries a tool, accepts a definition, runs a program with
-// changes, and uses the keyboard.
-func TestBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
-	browserPath(t)
-	peer, goods, money := newPeer(t), newShifty(t), newTill(t)
-	goods.describe("get_price", "Returns a price.")
-	d, stop := run(t, t.TempDir(), "policy: ask-for-writes\nauth: { keys: true }\ndefinitions: {}\n"+
-		"mcpServers: { till: { url: '"+money.URL+"' }, peer: { url: '"+peer.URL+"' }, "+
-		"shop: { url: '"+goods.url+"' } }\n")
-	defer stop()
-	noticesOf(t, d)
-	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
-	admin := makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"mcp", "api"},
-		Roles: []string{"admin", "user"}})
-	c := newChrome(t, d.URL())
-	c.signIn(t, admin)
-	c.watchAndDecide(t, d, agent)
-	c.decideForAgent(t, d, agent, money)
-	c.tryTool(t)
-	c.acceptDefinition(t, d, goods)
-	c.runWithChanges(t, d, admin)
+// checkProblems fails the test if scripts or the policy for content reported something.
+func (c *chrome) checkProblems(t *testing.T) {
+	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.problems) > 0 {
@@ -253,17 +230,47 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
+// hostile is a text from outside that tries to leave its element, with hidden characters.
+const hostile = `"><script>alert(1)</script><a href='javascript:x'>` + "\u202e\u200b"
+
+// TestBrowser uses the console of biplane serve in a real browser. It watches a program, decides on
+// its call and on an agent's calls, steps through a journal, is notified, tries a tool, accepts a
+// definition, runs a program with changes, and uses the keyboard.
+func TestBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	browserPath(t)
+	t.Parallel()
+	p := newShop(t)
+	s := serveProcess(t, t.TempDir(), "policy: ask-for-writes\nauth: { keys: true }\ndefinitions: {}\n"+
+		"mcpServers: { shop: { url: '"+p.url+"' } }\n", "127.0.0.1:0")
+	if ups, err := s.client.Upstreams(t.Context()); err != nil || len(ups) != 1 || ups[0].Tools != 3 {
+		t.Fatalf("the upstreams are %+v, %v; want one with 3 tools", ups, err)
+	}
+	agent, admin := s.createKey(t, "agent"), s.createKey(t, "boss", "admin", "user")
+	c := newChrome(t, s.base)
+	c.signIn(t, admin)
+	c.watchAndDecide(t, s, agent)
+	c.decideForAgent(t, s, agent, p)
+	c.denyNotified(t, s, agent, p)
+	c.tryTool(t)
+	c.acceptDefinition(t, s, p)
+	c.runWithChanges(t, s, admin)
+	c.checkProblems(t)
+}
+
 // watchAndDecide watches a program, decides on its call, uses the keyboard, steps through the
 // journal, and captures all pages.
-func (c *chrome) watchAndDecide(t *testing.T, d *daemon.Daemon, agent string) {
+func (c *chrome) watchAndDecide(t *testing.T, s *served, agent string) {
 	t.Helper()
-	x, err := clientOf(d, agent).Run(t.Context(), api.RunRequest{NoWait: true,
-		Code: "console.log('begins');\nconst r = await callTool('till.put', { n: 1, note: `" + hostile +
+	x, err := s.withKey(agent).Run(t.Context(), api.RunRequest{NoWait: true,
+		Code: "console.log('begins');\nconst r = await callTool('shop.put', { n: 1, note: `" + hostile +
 			"` });\nreturn 6 * 7"})
 	if err != nil {
 		t.Fatalf("Run: %v", err)
 	}
-	id := pending(t, d, 1)[0].ID
+	id := s.pending(t, 1)[0].ID
 
 	// One tab watches the execution while another decides.
 	c.do(t, c.ctx, chromedp.Navigate(c.base+"/executions/"+x.ID), chromedp.WaitVisible("#live .state.waiting"),
@@ -299,7 +306,7 @@ func (c *chrome) watchAndDecide(t *testing.T, d *daemon.Daemon, agent string) {
 
 	// A program from the playground, and the switch of the theme.
 	var theme string
-	c.do(t, c.ctx, chromedp.Navigate(c.base+"/playground"), chromedp.SendKeys("#code", "return till"),
+	c.do(t, c.ctx, chromedp.Navigate(c.base+"/playground"), chromedp.SendKeys("#code", "return shop"),
 		chromedp.WaitVisible("#completions button"), chromedp.SetValue("#code", "return 5 * 5"),
 		chromedp.Click("button.go"), chromedp.WaitVisible("#live .state.done"), chromedp.Click("#theme"),
 		chromedp.Reload(), chromedp.WaitVisible("main h1"),
@@ -309,7 +316,7 @@ func (c *chrome) watchAndDecide(t *testing.T, d *daemon.Daemon, agent string) {
 	}
 	c.do(t, c.ctx, chromedp.Evaluate("document.cookie = 'theme=; max-age=0; path=/'", nil))
 	for _, path := range []string{"/", "/executions", "/executions/" + x.ID, "/approvals", "/approvals/" + id, "/tools",
-		"/tools/till.put", "/playground", "/sessions", "/policy?tool=till.put", "/policy/edit", "/audit",
+		"/tools/shop.put", "/playground", "/sessions", "/policy?tool=shop.put", "/policy/edit", "/audit",
 		"/audit/proof", "/usage", "/keys", "/executions/" + x.ID + "?step=1"} {
 		c.capture(t, path)
 	}
