@@ -97,7 +97,8 @@ func TestListsArePaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &restless{ends: ends}
-				u, err := mcp.New(mcp.Costly(mcp.Config{Name: "restless", Command: "restless", Launcher: s}, time.Minute))
+				cfg := mcp.Config{Name: "restless", Command: "restless", Launcher: s}
+				u, err := mcp.New(mcp.Costly(cfg, time.Minute))
 				if err != nil {
 					t.Fatalf("New: %v", err)
 				}
