@@ -19,6 +19,7 @@ type ImageContent struct {
 	Node     []string `json:"node,omitempty"`     // npm packages
 	Packages []string `json:"packages,omitempty"` // of Debian
 	OCI      string   `json:"oci,omitempty"`      // path of an OCI layout or archive
+	From     string   `json:"from,omitempty"`     // the sandbox whose packages were copied
 }
 
 // An Image is an image that sandboxes can be created from.
@@ -61,6 +62,24 @@ type ImageWarmth struct {
 	Start    time.Duration `json:"start"` // how long it took to start one, with its imports
 	Claim    time.Duration `json:"claim"` // how long it took to claim one, until it answered
 	For      time.Duration `json:"for"`   // how long one waits
+}
+
+// An ImageCopyRequest asks for an image of what was installed in a sandbox of the caller.
+type ImageCopyRequest struct {
+	Sandbox string `json:"sandbox"` // its id or name
+	// Untrusted permits data with the label untrusted, such as packages from the network.
+	Untrusted bool `json:"untrusted,omitempty"`
+}
+
+// A CopiedImage is an image that was built from a sandbox.
+type CopiedImage struct {
+	Image
+	Notes []string `json:"notes"` // what was copied, and what was left out
+}
+
+// CopyImage builds an image from what was installed in a sandbox of the caller.
+func (c *Client) CopyImage(ctx context.Context, image string, r ImageCopyRequest) (*CopiedImage, error) {
+	return post[*CopiedImage](ctx, c, "/images/"+url.PathEscape(image)+"/copy", r)
 }
 
 // WarmImage makes Biplane start a sandbox of an image ahead, now.

@@ -49,10 +49,11 @@ func (a *app) openImages() (*daemon.Images, error) {
 
 func imageBuildCommand(a *app) *cobra.Command {
 	var content api.ImageContent
+	var from api.ImageCopyRequest
 	var output string
 	c := &cobra.Command{
 		Use:   "build NAME",
-		Short: "Build an image from packages, or from an OCI image",
+		Short: "Build an image from packages, an OCI image, or a sandbox",
 		Long: `Builds an image as the configuration describes it (sandbox.images.NAME), or from the content that is
 named here. It needs no root. Debian packages are those of the host's release and mirrors: run apt-get
 update first if they are not found. Only what the host lacks is downloaded. Scripts of Debian and npm
@@ -61,27 +62,27 @@ packages are not run.
 An OCI image is a layout (a folder), its archive, or an archive of docker save. It is for this host's
 architecture, and replaces the host's /usr.
 
+--from copies what was installed in a sandbox of your own (biplane sandboxes), by pip install --user or
+npm install, above the image of that sandbox. Its processes stand still meanwhile. A sandbox with private
+data is refused. One that received data from the network needs --untrusted: everyone who uses the image
+runs what is installed there.
+
 The finished image replaces one of the same name. Sandboxes that run keep the old one.`,
 		Example: `  biplane image build data
   biplane image build data --python numpy,pandas --packages jq
   biplane image build web --node zod,cheerio
-  biplane image build own --oci ./image.tar`,
+  biplane image build own --oci ./image.tar
+  biplane image build tools --from work --untrusted`,
 		Args: exactlyOne("NAME", "a name for the image"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			all, err := a.openImages()
+			i, err := buildImage(cmd.Context(), a, args[0], content, from)
 			if err != nil {
 				return err
 			}
-			i, err := all.BuildImage(cmd.Context(), args[0], content, func(line string) {
-				fmt.Fprintln(a.Err, cleanLine(line))
-			})
-			if err != nil {
-				return err
-			}
-			return a.printOutput(output, i, func(w io.Writer) { imageText(w, i) })
+			return a.printOutput(output, i, func(w io.Writer) { imageText(w, *i) })
 		},
 	}
 	f := c.Flags()
@@ -89,8 +90,46 @@ The finished image replaces one of the same name. Sandboxes that run keep the ol
 	f.StringSliceVar(&content.Node, "node", nil, "npm `packages`")
 	f.StringSliceVar(&content.Packages, "packages", nil, "Debian `packages`")
 	f.StringVar(&content.OCI, "oci", "", "the `path` of an OCI layout or archive")
+	f.StringVar(&from.Sandbox, "from", "", "a `sandbox` of your own whose packages are copied")
+	f.BoolVar(&from.Untrusted, "untrusted", false, "permit untrusted data in the sandbox")
+	for _, name := range []string{"python", "node", "packages", "oci"} {
+		c.MarkFlagsMutuallyExclusive("from", name)
+	}
 	addOutput(c, &output)
 	return c
+}
+
+// buildImage builds an image from content, or from a sandbox.
+func buildImage(ctx context.Context, a *app, name string, content api.ImageContent, from api.ImageCopyRequest,
+) (*api.Image, error) {
+	if from.Sandbox != "" {
+		return copyImage(ctx, a, name, from)
+	}
+	if from.Untrusted {
+		return nil, usageError("--untrusted is about a sandbox: name it with --from")
+	}
+	all, err := a.openImages()
+	if err != nil {
+		return nil, err
+	}
+	i, err := all.BuildImage(ctx, name, content, func(line string) { fmt.Fprintln(a.Err, cleanLine(line)) })
+	return &i, err
+}
+
+// copyImage builds an image from a sandbox.
+func copyImage(ctx context.Context, a *app, name string, from api.ImageCopyRequest) (i *api.Image, err error) {
+	err = a.withClient(ctx, func(ctx context.Context, client *api.Client) error {
+		built, err := client.CopyImage(ctx, name, from)
+		if err != nil {
+			return err
+		}
+		for _, line := range built.Notes {
+			fmt.Fprintln(a.Err, cleanLine(line))
+		}
+		i = &built.Image
+		return nil
+	})
+	return i, err
 }
 
 func imageListCommand(a *app) *cobra.Command {
@@ -132,6 +171,9 @@ func imageTable(w io.Writer, all []api.Image) {
 		if i.OCI != "" {
 			content = append(content, i.OCI)
 		}
+		if i.From != "" {
+			content = append(content, i.From)
+		}
 		rows = append(rows, []string{i.Name, i.State, i.Base, size, built,
 			orDash(text.Cut(strings.Join(content, ", "), 60))})
 	}
@@ -172,6 +214,7 @@ func imageText(w io.Writer, i api.Image) {
 	add("node", i.Node...)
 	add("packages", i.Packages...)
 	add("oci", i.OCI)
+	add("from", i.From)
 	add("warm", i.Warm...)
 	for _, m := range i.Mounts {
 		kind := "volume " + m.Volume

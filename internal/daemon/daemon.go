@@ -316,7 +316,7 @@ func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.K
 		Feeds:   httpapi.Feeds{Logs: &d.servers.log, Notices: channels{d}, Events: d.servers.events},
 		Log:     d.log, Secrets: d.mask, Pages: d.pages(auth),
 		Upkeep: httpapi.Upkeep{Repeats: repeat.NewLog(d.store.OpenRepeats(key), nil), Pruner: pruner{d},
-			Images: warmer{d}},
+			Images: imageKeeper{d}},
 	})))
 }
 

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"path/filepath"
 
@@ -75,25 +74,12 @@ func (i *Images) BuildImage(ctx context.Context, name string, r api.ImageContent
 	return i.ShowImage(name)
 }
 
-// A warmer starts sandboxes of images ahead on request.
-type warmer struct{ *Daemon }
-
-// WarmImage starts a sandbox of an image ahead.
-func (d warmer) WarmImage(ctx context.Context, name string, r api.ImageWarmRequest) (*api.ImageWarmth, error) {
-	language := cmp.Or(r.Language, "python")
-	w, err := d.executor.WarmImage(ctx, name, language)
-	if err != nil {
-		return nil, err
-	}
-	return &api.ImageWarmth{Image: name, Language: language, Ready: w.Ready, Start: w.Start, Claim: w.Claim,
-		For: w.For}, nil
-}
-
 // imageOf converts an image to the API's type.
 func imageOf(m *image.Image) api.Image {
 	out := api.Image{Name: m.Name, ImageContent: api.ImageContent{Python: m.Python, Node: m.Node, Packages: m.Packages,
-		OCI: m.OCI}, Base: "host", State: api.ImageReady, Tier: m.Use.Tier.String(), Digest: m.Digest, Bytes: m.Bytes,
-		Files: m.Files, Modules: m.Modules, Installed: m.Installed, Warm: m.Warm, Configured: m.Described}
+		OCI: m.OCI, From: m.From}, Base: "host", State: api.ImageReady, Tier: m.Use.Tier.String(),
+		Digest: m.Digest, Bytes: m.Bytes, Files: m.Files, Modules: m.Modules, Installed: m.Installed,
+		Warm: m.Warm, Configured: m.Described}
 	if !m.Host {
 		out.Base = "none"
 	}

@@ -299,6 +299,8 @@ var operations = map[string]apidoc.Operation{
 		Body: typeOf[api.PruneRequest](), Result: typeOf[api.PruneStep]()},
 	"POST /images/{image}/warm": {ID: "warmImage", Summary: "Start a sandbox of an image ahead",
 		Body: typeOf[api.ImageWarmRequest](), Result: typeOf[api.ImageWarmth]()},
+	"POST /images/{image}/copy": {ID: "copyImage", Summary: "Build an image from what was installed in a sandbox",
+		Body: typeOf[api.ImageCopyRequest](), Result: typeOf[api.CopiedImage]()},
 
 	"GET /me/secrets": {ID: "ownSecrets", Summary: "List the caller's secrets",
 		Result: typeOf[[]api.Secret]()},

@@ -139,6 +139,7 @@ func (s *Server) listRoutes() []route {
 		{"POST " + api.Prefix + "/notices/test", admin, waits, notices.testChannels},
 		{"POST " + api.Prefix + "/prune", admin, waits, old.pruneData},
 		{"POST " + api.Prefix + "/images/{image}/warm", admin, waits, images.warmImage},
+		{"POST " + api.Prefix + "/images/{image}/copy", admin, waits, images.copyImage},
 		{"GET " + api.Prefix + "/me/secrets", user, controls, ownSecrets.listSecrets},
 		{"PUT " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.setSecret},
 		{"DELETE " + api.Prefix + "/me/secrets/{secret}", user, controls, ownSecrets.removeSecret},

@@ -32,19 +32,21 @@ type Description struct {
 	Packages []string `json:"packages,omitempty"`
 	// OCI is the path of an OCI layout or archive, which then replaces the host's /usr.
 	OCI string `json:"oci,omitempty"`
+	// From is the ID of the sandbox whose packages were copied. The configuration can't set it.
+	From string `json:"from,omitempty"`
 
 	Use `json:"-"`
 }
 
 // HasContent reports whether there is something to build: otherwise the image is the host's /usr.
 func (d Description) HasContent() bool {
-	return len(d.Python)+len(d.Node)+len(d.Packages) > 0 || d.OCI != ""
+	return len(d.Python)+len(d.Node)+len(d.Packages) > 0 || d.OCI != "" || d.From != ""
 }
 
 // SameContent reports whether two descriptions build the same image.
 func (d Description) SameContent(other Description) bool {
 	return slices.Equal(d.Python, other.Python) && slices.Equal(d.Node, other.Node) &&
-		slices.Equal(d.Packages, other.Packages) && d.OCI == other.OCI
+		slices.Equal(d.Packages, other.Packages) && d.OCI == other.OCI && d.From == other.From
 }
 
 // A Use is how sandboxes use an image. It can change without a build.

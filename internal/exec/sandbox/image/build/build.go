@@ -1,5 +1,6 @@
 // Package build builds sandbox images: from Debian and npm packages, as a layer above the host's
-// /usr, or from an OCI layout or archive. It needs no root. Nothing of what it installs is run.
+// /usr, from an OCI layout or archive, or from what was installed in a sandbox. It needs no root.
+// Nothing of what it installs is run.
 package build
 
 import (
@@ -32,10 +33,22 @@ type job struct {
 
 // BuildImage builds an image and keeps it in s under a name. If ctx ends, nothing is left of it.
 func BuildImage(ctx context.Context, s *image.Store, name string, d image.Description, p Progress,
-) (_ image.Manifest, err error) {
+) (image.Manifest, error) {
 	if err := errors.Join(image.CheckName(name), checkDescription(d)); err != nil {
 		return image.Manifest{}, tool.AsError(err)
 	}
+	j := &job{d: d, progress: p, m: image.Manifest{Name: name, Description: d, Host: d.OCI == ""}}
+	if d.OCI != "" {
+		return j.buildTree(ctx, s, j.extractOCI)
+	}
+	return j.buildTree(ctx, s, j.installDebian, j.installNode)
+}
+
+// A step adds files to the tree.
+type step func(context.Context) error
+
+// buildTree carries out the steps on an empty tree, and keeps it in s.
+func (j *job) buildTree(ctx context.Context, s *image.Store, steps ...step) (_ image.Manifest, err error) {
 	draft, err := s.NewDraft()
 	if err != nil {
 		return image.Manifest{}, err
@@ -46,22 +59,17 @@ func BuildImage(ctx context.Context, s *image.Store, name string, d image.Descri
 		return image.Manifest{}, err
 	}
 	defer x.root.Close()
-	j := &job{d: d, draft: draft, x: x, progress: p, m: image.Manifest{Name: name, Description: d, Host: d.OCI == "",
-		Built: time.Now().UTC().Truncate(time.Second)}}
-	steps := []func(context.Context) error{j.installDebian, j.installNode}
-	if d.OCI != "" {
-		steps = []func(context.Context) error{j.extractOCI}
-	}
+	j.draft, j.x, j.m.Built = draft, x, time.Now().UTC().Truncate(time.Second)
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
-			return image.Manifest{}, fmt.Errorf("build image %q: %w", name, err)
+			return image.Manifest{}, fmt.Errorf("build image %q: %w", j.m.Name, err)
 		}
 	}
 	j.scanTree()
-	p(fmt.Sprintf("keeping %s in %d files", text.Size(x.bytes), x.files))
+	j.progress(fmt.Sprintf("keeping %s in %d files", text.Size(x.bytes), x.files))
 	return draft.CommitTree(ctx, j.m)
 }
 

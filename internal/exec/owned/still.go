@@ -1,0 +1,68 @@
+package owned
+
+import (
+	"context"
+
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// A Still is a sandbox whose processes stand still.
+type Still struct {
+	ID       string
+	Folder   string // its files
+	Image    string
+	MaxBytes int64 // that its files may have
+	MaxFiles int
+
+	all *Sandboxes
+	box *box
+}
+
+// ListLabels returns the labels of the sandbox's data.
+func (s *Still) ListLabels() []string {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	return s.box.rec.Labels
+}
+
+// HoldStill stops the processes of a principal's sandbox, calls use, and lets them continue. The
+// sandbox must not be in use. Operations that begin meanwhile wait.
+func (s *Sandboxes) HoldStill(ctx context.Context, p tool.Principal, name string, use func(*Still) error) error {
+	s.mu.Lock()
+	b, err := s.findBox(ctx, p, name)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case b.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-b.turn }()
+	s.mu.Lock()
+	m, busy, frozen, gone := b.machine, b.users > 0, b.frozen, b.removed || s.closed
+	still := &Still{ID: b.rec.ID, Folder: s.folderOf(b.rec.ID), Image: b.rec.Image, MaxBytes: s.cfg.Limits.Disk,
+		MaxFiles: s.cfg.Limits.Files, all: s, box: b}
+	s.mu.Unlock()
+	switch {
+	case gone:
+		return tool.Errorf(tool.NotFound, "the sandbox was ended meanwhile")
+	case busy:
+		return tool.Errorf(tool.Conflict, "the sandbox is in use: wait for its operations to end")
+	case m != nil && !frozen:
+		if err := m.FreezeGuest(); err != nil {
+			return err
+		}
+		defer s.thawBox(b, m)
+	}
+	return use(still)
+}
+
+// thawBox lets the processes of a sandbox continue. Its turn is held.
+func (s *Sandboxes) thawBox(b *box, m sandbox.Machine) {
+	if err := m.ThawGuest(); err != nil {
+		s.dropMachine(b, m, tool.AsError(err).Msg)
+	}
+}

@@ -1,0 +1,90 @@
+//go:build linux
+
+package owned_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/exec/owned"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// TestHoldStill checks that the processes of a sandbox stand still while its files are used, and
+// that a sandbox in use, and one of another principal, can't be held.
+func TestHoldStill(t *testing.T) {
+	r := newRig(t, owned.Limits{})
+	ann := tool.Principal{ID: "ann"}
+	r.mustCall("create", map[string]any{"name": "a"})
+	r.mustCall("start", map[string]any{"sandbox": "a", "command": "while :; do date +%s%N > beat; done"})
+	r.mustCall("run", map[string]any{"sandbox": "a", "command": "until test -s beat; do :; done; mkfifo pipe"})
+	// changes reports whether the processes write: at once, or not within some of their turns.
+	changes := func(dir string) bool {
+		read := func() string {
+			b, err := os.ReadFile(filepath.Join(dir, "beat"))
+			if err != nil {
+				t.Fatalf("read what the processes write: %v", err)
+			}
+			return string(b)
+		}
+		first := read()
+		for range 20 {
+			time.Sleep(time.Millisecond)
+			if read() != first {
+				return true
+			}
+		}
+		return false
+	}
+	entered := make(chan struct{})
+	err := r.HoldStill(t.Context(), ann, "a", func(s *owned.Still) error {
+		if changes(s.Folder) {
+			t.Error("the processes run")
+		}
+		go func() {
+			defer close(entered)
+			r.mustCall("run", map[string]any{"sandbox": "a", "command": "true"})
+		}()
+		select {
+		case <-entered:
+			t.Error("an operation began meanwhile")
+		case <-time.After(20 * time.Millisecond):
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("HoldStill: %v", err)
+	}
+	<-entered
+	r.mustCall("run", map[string]any{"sandbox": "a",
+		"command": `a=$(cat beat); until test "$(cat beat)" != "$a"; do :; done`})
+
+	if err := r.HoldStill(t.Context(), tool.Principal{ID: "bob"}, "a", nil); tool.AsError(err).Kind != tool.NotFound {
+		t.Errorf("HoldStill of another's sandbox: %v", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.mustCall("run", map[string]any{"sandbox": "a", "command": "cat pipe"})
+	}()
+	for r.stateOf("a") != "running" {
+		time.Sleep(time.Millisecond)
+	}
+	if err := r.HoldStill(t.Context(), ann, "a", nil); tool.AsError(err).Kind != tool.Conflict {
+		t.Errorf("HoldStill of a sandbox in use: %v", err)
+	}
+	if _, err := r.SuspendSandbox(t.Context(), ann, "a"); tool.AsError(err).Kind != tool.Conflict {
+		t.Errorf("SuspendSandbox of a sandbox in use: %v", err)
+	}
+	r.mustCall("start", map[string]any{"sandbox": "a", "command": "echo > pipe"})
+	<-ended
+	if _, err := r.SuspendSandbox(t.Context(), ann, "a"); err != nil {
+		t.Fatalf("SuspendSandbox: %v", err)
+	}
+	if err := r.HoldStill(t.Context(), ann, "a", func(*owned.Still) error { return nil }); err != nil ||
+		r.stateOf("a") != "frozen" {
+		t.Errorf("HoldStill of a frozen sandbox: %v, it is %s", err, r.stateOf("a"))
+	}
+}
