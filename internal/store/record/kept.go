@@ -21,59 +21,31 @@ const (
 	alone = 4 << 10
 	// packBytes is the size, in bytes, above which a pack is written before the transaction ends.
 	packBytes = 64 << 10
-	// tailBytes is the maximum size, in bytes, of a pack that stays in the tail at the end of a
-	// transaction: the tail then fits in a page.
-	tailBytes = 2 << 10
+	// tailItems is the maximum size, in bytes, of a pack that stays in the tail at the end of a
+	// transaction, and tailBytes the maximum when it is encoded. Each transaction encodes it again,
+	// and two or three of its rows fit in a page.
+	tailItems = 8 << 10
+	tailBytes = 1 << 10
 	// packTime limits the age difference within a pack, because retention deletes it as a whole.
 	packTime = time.Minute
 )
 
-// A pack is the data kept for some leaves, encoded. Each item has the lengths of its digest and of
-// its data (varints), then the digest and the data. A small pack is in the tail, where it grows
+// A pack is the data kept for some leaves, encoded. A small pack is in the tail, where it grows
 // from transaction to transaction. A larger one has its own row.
 type pack struct {
 	key   *secret.Key
 	first int64
 	since time.Time // of the first
 	time  time.Time // of the newest
-	data  []byte
-	known bool // data holds the tail's pack, or the tail has none
-	dirty bool // the current transaction changes the tail's pack
+	data  []byte    // its items: see appendItem
+	known bool      // data holds the tail's pack, or the tail has none
+	dirty bool      // the current transaction changes the tail's pack
 }
 
 func (p *pack) reset() { p.key, p.data = nil, p.data[:0] }
 
 // discard forgets everything: the tail has the committed state.
 func (p *pack) discard() { *p = pack{data: p.data[:0]} }
-
-func (p *pack) addItem(k retention.Kept) {
-	p.data = binary.AppendUvarint(p.data, uint64(len(k.Digest)))
-	p.data = binary.AppendUvarint(p.data, uint64(len(k.Data)))
-	p.data = append(append(p.data, k.Digest...), k.Data...)
-}
-
-// eachKept calls f with each item of a pack. It returns secret.ErrUnseal if the pack is malformed.
-func eachKept(data []byte, f func(digest string, data []byte) error) error {
-	for len(data) > 0 {
-		n, a := binary.Uvarint(data)
-		if a <= 0 {
-			return secret.ErrUnseal
-		}
-		m, b := binary.Uvarint(data[a:])
-		if b <= 0 {
-			return secret.ErrUnseal
-		}
-		data = data[a+b:]
-		if n > uint64(len(data)) || m > uint64(len(data))-n {
-			return secret.ErrUnseal
-		}
-		if err := f(string(data[:n]), data[n:n+m:n+m]); err != nil {
-			return err
-		}
-		data = data[n+m:]
-	}
-	return nil
-}
 
 // isFull reports whether the data of a leaf belongs in a new pack.
 func (p *pack) isFull(x *Leaf) bool {
@@ -86,7 +58,7 @@ func (p *pack) tailColumns() (first, time, kept any) {
 	if len(p.data) == 0 {
 		return 0, 0, []byte{}
 	}
-	return p.first, p.time.UnixMicro(), p.key.Seal(keptPurpose, p.data, packBind(p.first))
+	return p.first, p.time.UnixMicro(), p.key.Seal(keptPurpose, encodeItems(p.data), packBind(p.first))
 }
 
 // keepAll stores the data to be kept for a leaf that was added.
@@ -109,7 +81,7 @@ func (e *Edge) keepAll(ctx context.Context, tx Tx, x *Leaf) error {
 		if x.Add.Time.After(e.pack.time) {
 			e.pack.time = x.Add.Time
 		}
-		e.pack.addItem(k)
+		e.pack.data = appendItem(e.pack.data, k)
 		e.pack.dirty = true
 	}
 	return nil
@@ -140,7 +112,8 @@ func (e *Edge) flushPack(ctx context.Context, tx Tx) (err error) {
 
 // settlePack moves the pack to its own row if it is too large for the tail.
 func (e *Edge) settlePack(ctx context.Context, tx Tx) error {
-	if len(e.pack.data) <= tailBytes {
+	n := len(e.pack.data)
+	if n <= tailBytes || n <= tailItems && len(encodeItems(e.pack.data)) <= tailBytes {
 		return nil
 	}
 	return e.flushPack(ctx, tx)
@@ -243,7 +216,7 @@ func (v *View) LoadKept(seq int64, digest string) (out []byte, err error) {
 func (v *View) openPack(first int64, sealed []byte, f func(digest string, data []byte) error) error {
 	data, err := v.key.Unseal(keptPurpose, sealed, packBind(first))
 	if err == nil {
-		err = eachKept(data, f)
+		err = eachItem(data, f)
 	}
 	if errors.Is(err, secret.ErrUnseal) {
 		return tool.Errorf(tool.Conflict, "the data kept for leaf %d was changed, or sealed with another key: %w",
