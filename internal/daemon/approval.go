@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/approval/form"
 	"github.com/biplane-dev/biplane/internal/control/audit"
@@ -20,10 +19,10 @@ import (
 
 // newApprovals returns the Gate where calls wait for approval. Every decision is recorded before it
 // takes effect.
-func (d *Daemon) newApprovals(key *secret.Key) *approval.Gate {
+func (d assembly) newApprovals() *approval.Gate {
 	s := d.cfg.Settings.Approvals
-	return approval.New(approval.Config{Store: d.store.Approvals(key), Expires: s.Expires, Separate: s.Separate,
-		Recorder: decisionRecord{d}})
+	return approval.New(approval.Config{Store: d.store.Approvals(d.key), Expires: s.Expires, Separate: s.Separate,
+		Recorder: decisionRecord{d.Daemon}})
 }
 
 // decisionRecord records people's decisions in the audit record and in the log.
@@ -90,11 +89,11 @@ func (d *Daemon) forgetApprovals(ctx context.Context) {
 
 // newDesk returns the Desk that shows requests in agents' clients; nil if the configuration turns
 // that off.
-func (d *Daemon) newDesk(key *secret.Key, local tool.Principal) *form.Desk {
+func (d assembly) newDesk(local tool.Principal) *form.Desk {
 	if d.cfg.Settings.Approvals.InClient == "false" {
 		return nil
 	}
-	return form.New(form.Config{Requests: d.shownRequests(), Key: key, People: clientPeople{d, local}})
+	return form.New(form.Config{Requests: d.shownRequests(), Key: d.key, People: clientPeople{d.Daemon, local}})
 }
 
 // clientPeople are the people at agents' clients.
@@ -124,12 +123,12 @@ func (d clientPeople) RecordRefusal(ctx context.Context, c form.Call, why error)
 	d.recordRefusal(ctx, c.Principal, "client", audit.Subject{Tool: c.Tool}, "", why)
 }
 
-// pages returns the server of the approval pages. auth signs people in; it may be nil.
-func (d *Daemon) pages(auth *identity.Authenticator) *console.Server {
+// newPages returns the server of the approval pages. auth signs people in; it may be nil.
+func (d assembly) newPages(auth *identity.Authenticator) *console.Server {
 	return console.New(console.Config{
 		Provider:  auth,
 		Approvals: d.shownRequests(), Secure: d.cfg.Settings.TLS.Private(), Log: d.log,
-		SignIns: signInPages{d.upstreams.signIns.Attempts, d},
+		SignIns: signInPages{d.upstreams.signIns.Attempts, d.Daemon},
 		Program: func(ctx context.Context, r *approval.Request) string {
 			if r.Execution == "" {
 				return ""

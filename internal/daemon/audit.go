@@ -4,16 +4,15 @@ import (
 	"context"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // openAudit opens the audit record. ledger.Ledger.Inspect checks its integrity a moment later. A
 // record that disagrees with its sealed head accepts no more entries from the start.
-func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
+func (d assembly) openAudit() (*audit.Log, error) {
 	ctx := context.Background() // opens a local database; the migration of an older record is all or nothing
-	s, err := d.store.Audit(ctx, key)
+	s, err := d.store.Audit(ctx, d.key)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +23,7 @@ func (d *Daemon) openAudit(key *secret.Key) (*audit.Log, error) {
 	d.keeper.store = s
 	keep := d.cfg.Settings.Audit.Retention
 	keep.Mask = d.mask
-	l := audit.New(audit.Config{Store: s, Key: key, Signer: signer, Retention: keep, Log: d.log})
+	l := audit.New(audit.Config{Store: s, Key: d.key, Signer: signer, Retention: keep, Log: d.log})
 	d.keeper.ledger = d.newLedger(l)
 	return l, nil
 }

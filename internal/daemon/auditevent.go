@@ -79,9 +79,9 @@ func (d supervisor) RecordEnd(e *execution.Execution) {
 
 // onRecord wraps the parts of the HTTP API that change something, so that these changes are
 // recorded.
-func (d *Daemon) onRecord(c httpapi.Config) httpapi.Config {
-	c.Audit, c.Sessions, c.Skills, c.Journals = d.keeper.ledger, recordedSessions{d.executor.Sessions(), d},
-		recordedSkills{d.executor.Skills(), d}, recordedExecutions{d.executor, d}
+func (d assembly) onRecord(c httpapi.Config) httpapi.Config {
+	c.Audit, c.Sessions, c.Skills, c.Journals = d.keeper.ledger, recordedSessions{d.executor.Sessions(), d.Daemon},
+		recordedSkills{d.executor.Skills(), d.Daemon}, recordedExecutions{d.executor, d.Daemon}
 	return c
 }
 

@@ -13,12 +13,12 @@ import (
 )
 
 // newLedger returns a Ledger of the record.
-func (d *Daemon) newLedger(log *audit.Log) *ledger.Ledger {
+func (d assembly) newLedger(log *audit.Log) *ledger.Ledger {
 	s := d.cfg.Settings
 	return ledger.New(ledger.Config{
 		Record: log, Version: d.cfg.Version, Every: s.Audit.Checkpoints.Every,
-		Sinks: s.Audit.Checkpoints.Sinks(d.cfg.DataDir), Log: d.log, Unsent: people{d},
-		System: systemState{d}, Alone: s.Auth == nil,
+		Sinks: s.Audit.Checkpoints.Sinks(d.cfg.DataDir), Log: d.log, Unsent: people{d.Daemon},
+		System: systemState{d.Daemon}, Alone: s.Auth == nil,
 	})
 }
 

@@ -15,34 +15,27 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/base/stack"
 	"github.com/biplane-dev/biplane/internal/base/tokens"
-	"github.com/biplane-dev/biplane/internal/base/tracing"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/audit/ledger"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
-	"github.com/biplane-dev/biplane/internal/control/gateway"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/control/limit"
 	notices "github.com/biplane-dev/biplane/internal/control/notice"
 	"github.com/biplane-dev/biplane/internal/control/privacy"
-	"github.com/biplane-dev/biplane/internal/control/repeat"
 	"github.com/biplane-dev/biplane/internal/control/shape"
 	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
-	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/serve/feed"
@@ -198,10 +191,7 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.openKeys(ctx, key); err != nil {
-		return nil, err
-	}
-	if err := d.assemble(key); err != nil {
+	if err := (assembly{d, key}).createParts(ctx); err != nil {
 		return nil, err
 	}
 	if d.servers.socket, err = local.Listen(cfg.DataDir); err != nil {
@@ -216,108 +206,6 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 		}
 	}
 	return d, nil
-}
-
-// assemble creates the parts, from the audit record at the bottom to the servers for agents at the
-// top.
-func (d *Daemon) assemble(key *secret.Key) (err error) {
-	s := d.cfg.Settings
-	d.reload = newReloader(d, key)
-	e := newEngine(d.cfg.Engine, d.log, s)
-	e.images, e.libraries = openImages(d.cfg.DataDir, s), filepath.Join(d.cfg.DataDir, "libraries")
-	if d.sandboxes, err = newSandboxes(d.cfg.drivers, s.Sandbox, e); err != nil {
-		return err
-	}
-	d.shapes = d.newShapes(key)
-	d.catalog = catalog.New(catalog.Config{Describe: describer{d.shapes}.describeEntry, Unprefixed: d.cfg.Unprefixed})
-	d.mask = newMask(s, key)
-	d.log = slog.New(tracing.WrapHandler(d.mask.Handler(d.servers.log.WrapHandler(d.log.Handler()))))
-	d.meters.tracer = newTracer(s, d)
-	d.servers.notices, d.servers.events = newNotices(d), feed.NewBook()
-	d.servers.expiries = newExpiries()
-	if d.upstreams, err = newUpstreams(s, d.store.Tokens(key), newSecrets(s, d.store.OpenSecrets(key), d.mask, d),
-		newApprovedServers(s, d.cfg.DataDir, d.log), &hints{d.store.Hints(key), d, d.log}, d.catalog,
-		d.cfg.Version, d.log, d.mask, d, d, newHosting(d)); err != nil {
-		return err
-	}
-	if d.audit, err = d.openAudit(key); err != nil {
-		return err
-	}
-	d.keeper.tampered.startRecording(d)
-	if d.warm.first == nil { // in the background; not earlier, while the engine's process starts
-		d.warm.work.Go(program.Warm)
-	}
-	d.approvals = d.newApprovals(key)
-	d.network = d.newNetwork()
-	d.privacy = d.newPrivacy(key)
-	if d.limits, err = newLimits(context.Background(), d, key); err != nil {
-		return err
-	}
-	d.turns = queue.NewWork()
-	d.policies, err = newPolicies(s, gateway.Config{
-		Credentials: d.keys, Profiles: profilesOf(s), Catalog: d.catalog, Approval: d.approvals,
-		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,
-		Shapes: d.shapes,
-	}, d, d.log)
-	if err != nil {
-		return err
-	}
-	d.reload.recordInForce(context.Background())
-	d.meters.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d}})
-	d.meters.usage = d.newUsage(key)
-	door := d.meters.usage.CountCalls(d.meters.metrics.CountCalls(d.meters.tracer.TraceCalls(d.policies)), d.findTool)
-	d.upstreams.hosting.hosts, d.upstreams.hosting.door = d.policies, door
-	d.index = &index{policies: d.policies, catalog: d.catalog, upstreams: d.upstreams,
-		describer: describer{d.shapes}}
-	if err := d.newExecutor(key, door); err != nil {
-		return err
-	}
-	own := builtin()
-	d.sandboxes.own = d.newOwnSandboxes(key, e.network, door)
-	d.catalog.Set(catalog.Source{Name: tool.Own, Tools: slices.Concat(own, networkTools(), owned.ListTools()),
-		Health: tool.Health{State: tool.Ready}, Caller: maskCaller(d.mask, table{
-			"search": d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible),
-				d.executor.Skills().List, d.privacy)),
-			"execute": d.upstreams.waitingFor(d.executor.Execute()),
-			"resume":  d.executor.Resume(),
-			"fetch":   d.network,
-			"send":    d.network,
-			"connect": d.network,
-		}.addSandboxTools(d.sandboxes.own))})
-	if d.warm.first == nil { // a known program compiles it, no later than this would
-		d.warm.work.Go(d.warmExecute)
-	}
-	d.createServers(door, own, key)
-	return nil
-}
-
-// createServers creates the MCP server and the HTTP API.
-func (d *Daemon) createServers(door tool.Caller, own []*tool.Tool, key *secret.Key) {
-	local := identity.LocalUser()
-	d.sandboxes.servers = d.newSandboxServers(door)
-	d.servers.mcp = mcpserver.New(mcpserver.Config{
-		Door: door, Builtin: own, Filter: d.policies, Catalog: d.index,
-		Endpoint: mcpserver.Endpoint{Mode: mcpserver.Mode(d.cfg.Settings.Mode), Instructions: instructions,
-			Unprefixed: d.cfg.Unprefixed},
-		Profiles: endpointsOf(d.cfg.Settings), Version: d.cfg.Version, Log: d.log,
-		Local:     local,
-		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(key, local), Resources: d.upstreams,
-		Skills: openSkills(), Executions: d.executor, Tasks: d.store.Executions(key),
-	})
-	auth := d.authenticator()
-	d.servers.http = httpapi.New(d.onRecord(d.addAuthentication(auth, httpapi.Config{
-		Door: door, Index: d.index, Process: d,
-		Policies: policyService{d.newPolicyDesk(d.upstreams), policyEditor{d}},
-		Sessions: d.executor.Sessions(), Skills: d.executor.Skills(), Journals: d.executor,
-		Approvals: d.shownRequests(), Usage: d.meters.usage, Principal: local,
-		SignIns: d.upstreams.signIns, Hints: d.upstreams,
-		Agents:  httpapi.Agents{MCP: d.servers.mcp.Handler(), Stdio: d, Sandboxes: d.sandboxes.servers},
-		Metrics: d.meters.metrics.Handler(d.log),
-		Feeds:   httpapi.Feeds{Logs: &d.servers.log, Notices: channels{d}, Events: d.servers.events},
-		Log:     d.log, Secrets: d.mask, Pages: d.pages(auth),
-		Upkeep: httpapi.Upkeep{Repeats: repeat.NewLog(d.store.OpenRepeats(key), nil), Pruner: pruner{d},
-			Images: imageKeeper{d}},
-	})))
 }
 
 func (d *Daemon) updateTools() {

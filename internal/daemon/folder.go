@@ -214,7 +214,7 @@ func newFunctions(s *config.Config) *functions {
 const functionTime = 10 * time.Minute
 
 // openFunctions creates the executors for the tools of folders. Their programs call door.
-func (d *Daemon) openFunctions(door tool.Caller, tools programTools) error {
+func (d assembly) openFunctions(door tool.Caller, tools programTools) error {
 	s := d.cfg.Settings
 	h := d.upstreams.functions
 	if !h.wanted {

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/control/identity"
@@ -25,24 +24,24 @@ import (
 
 // openKeys loads the API keys. They can be created and revoked even if the configuration doesn't
 // accept them.
-func (d *Daemon) openKeys(ctx context.Context, key *secret.Key) (err error) {
+func (d assembly) openKeys(ctx context.Context) (err error) {
 	d.keys, err = identity.OpenKeys(ctx,
-		identity.KeysConfig{Store: d.store.APIKeys(key), Log: d.log, Revoked: func(principal string) {
+		identity.KeysConfig{Store: d.store.APIKeys(d.key), Log: d.log, Revoked: func(principal string) {
 			d.servers.mcp.Cut(principal)
 			d.servers.http.EndStreams(principal)
 		}})
 	return err
 }
 
-// authenticator returns the Authenticator of network requests; nil if no sign-in is configured.
-func (d *Daemon) authenticator() *identity.Authenticator {
+// newAuthenticator returns the Authenticator of network requests; nil if no sign-in is configured.
+func (d assembly) newAuthenticator() *identity.Authenticator {
 	a := d.cfg.Settings.Auth
 	if a == nil {
 		return nil
 	}
 	c := identity.AuthenticatorConfig{
 		Issuers: a.Issuers, Resource: a.Resource, Roles: a.Roles, Scopes: a.Scopes, Log: d.log,
-		Recorder: signInRecord{d},
+		Recorder: signInRecord{d.Daemon},
 	}
 	if a.Keys {
 		c.Keys = d.keys
@@ -190,7 +189,7 @@ func (k recordedKeys) recordChange(ctx context.Context, action, name string, det
 }
 
 // addAuthentication adds authentication and the API keys to the configuration of the HTTP API.
-func (d *Daemon) addAuthentication(a *identity.Authenticator, c httpapi.Config) httpapi.Config {
+func (d assembly) addAuthentication(a *identity.Authenticator, c httpapi.Config) httpapi.Config {
 	c.Keys, c.AnyHost = recordedKeys{d.keys, d.audit, d.upstreams}, d.cfg.Settings.AnyHost()
 	c.SecretKeeper = d.upstreams.secrets
 	if a != nil {

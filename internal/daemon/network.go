@@ -66,7 +66,7 @@ func newSandboxNetwork(n config.Network, secrets []egress.Secret, log *slog.Logg
 // A network is the Caller of the network tools.
 type network struct{ client *egress.Client }
 
-func (d *Daemon) newNetwork() network {
+func (d assembly) newNetwork() network {
 	s := d.cfg.Settings.Network
 	return network{egress.New(egress.Config{Private: s.Private, Version: d.cfg.Version, Authorities: s.Authorities,
 		Inserted: s.Secrets, Secrets: d.upstreams.secrets})}

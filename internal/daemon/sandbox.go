@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
@@ -21,12 +20,12 @@ const sandboxFolder = "sandboxes"
 
 // newOwnSandboxes returns the sandboxes of principals. They run in the first kind of sandbox that
 // can serve commands.
-func (d *Daemon) newOwnSandboxes(key *secret.Key, n sandbox.Network, door tool.Caller) *owned.Sandboxes {
-	cfg := owned.Config{Dir: filepath.Join(d.cfg.DataDir, sandboxFolder), Store: d.store.OpenSandboxes(key, d.log),
+func (d assembly) newOwnSandboxes(n sandbox.Network, door tool.Caller) *owned.Sandboxes {
+	cfg := owned.Config{Dir: filepath.Join(d.cfg.DataDir, sandboxFolder), Store: d.store.OpenSandboxes(d.key, d.log),
 		Limits: d.cfg.Settings.Sandbox.Own, Log: d.log,
 		Egress: owned.Egress{Network: n, Hosts: d.policies, Door: door}}
 	cfg.Driver, cfg.Unable = d.sandboxes.findMachineDriver()
-	if d.sandboxes.previews = newPreviews(d, key); d.sandboxes.previews != nil {
+	if d.sandboxes.previews = newPreviews(d.Daemon, d.key); d.sandboxes.previews != nil {
 		cfg.Previews = d.sandboxes.previews
 	}
 	return owned.NewSandboxes(cfg)
@@ -66,7 +65,7 @@ type sandboxServers struct {
 	closing sync.WaitGroup // of servers whose sandboxes have ended
 }
 
-func (d *Daemon) newSandboxServers(door tool.Caller) *sandboxServers {
+func newSandboxServers(d *Daemon, door tool.Caller) *sandboxServers {
 	return &sandboxServers{d: d, door: door, by: map[string]*mcpserver.Server{}}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
@@ -14,9 +13,9 @@ import (
 )
 
 // newExecutor creates the Executor, with sessions in the store.
-func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
+func (d assembly) newExecutor(door tool.Caller) (err error) {
 	s := d.cfg.Settings
-	sessions, err := d.store.Sessions(context.Background(), key)
+	sessions, err := d.store.Sessions(context.Background(), d.key)
 	if err != nil {
 		return err
 	}
@@ -26,10 +25,10 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 		Drivers: d.sandboxes.kinds,
 		Door:    d.upstreams.waitingOne(door),
 		Programs: program.New(program.Config{Catalog: tools, Ahead: d.warm.first, Results: describer{d.shapes},
-			Clients: goClients{d}}),
+			Clients: goClients{d.Daemon}}),
 		Hosts: d.policies,
-		Tools: programTools{d, tools}, Supervisor: supervisor{d}, Control: control{d},
-		Access: fileAccess{d.policies, d}, Store: sessions, Journal: d.store.Executions(key), Key: key,
+		Tools: programTools{d.Daemon, tools}, Supervisor: supervisor{d.Daemon}, Control: control{d.Daemon},
+		Access: fileAccess{d.policies, d.Daemon}, Store: sessions, Journal: d.store.Executions(d.key), Key: d.key,
 		Tokens: d.meters.tokens, Log: d.log, Turns: d.turns, Copied: isRestored(d.cfg.DataDir),
 		Clock: d.cfg.clock,
 		Limits: executor.Limits{
@@ -42,7 +41,7 @@ func (d *Daemon) newExecutor(key *secret.Key, door tool.Caller) (err error) {
 	if d.privacy != nil { // a nil *Guard in the interface would not be nil
 		cfg.Privacy = d.privacy
 	}
-	if err := d.openFunctions(cfg.Door, programTools{d, tools}); err != nil {
+	if err := d.openFunctions(cfg.Door, programTools{d.Daemon, tools}); err != nil {
 		return err
 	}
 	d.executor, err = executor.New(cfg)

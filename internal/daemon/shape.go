@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/biplane-dev/biplane/api"
-	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/catalog"
 	"github.com/biplane-dev/biplane/internal/control/shape"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -15,9 +14,9 @@ import (
 )
 
 // newShapes returns the Learner of the types of results.
-func (d *Daemon) newShapes(key *secret.Key) *shape.Learner {
+func (d assembly) newShapes() *shape.Learner {
 	on := d.cfg.Settings.ListObservedTypes()
-	return shape.NewLearner(shape.Config{Store: d.store.OpenShapes(key), Reader: resultReader{}, Listener: d,
+	return shape.NewLearner(shape.Config{Store: d.store.OpenShapes(d.key), Reader: resultReader{}, Listener: d.Daemon,
 		Off: on.Off, Upstreams: on.Upstreams, Log: d.log})
 }
 

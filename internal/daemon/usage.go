@@ -3,16 +3,15 @@ package daemon
 import (
 	"context"
 
-	"github.com/biplane-dev/biplane/internal/base/secret"
 	"github.com/biplane-dev/biplane/internal/control/approval"
 	"github.com/biplane-dev/biplane/internal/control/usage"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // newUsage returns the Meter of the calls.
-func (d *Daemon) newUsage(key *secret.Key) *usage.Meter {
+func (d assembly) newUsage() *usage.Meter {
 	s := d.cfg.Settings
-	return usage.New(usage.Config{Store: d.store.Usage(key), Tokens: d.meters.tokens, Prices: s.Prices,
+	return usage.New(usage.Config{Store: d.store.Usage(d.key), Tokens: d.meters.tokens, Prices: s.Prices,
 		Keep:  s.Usage.Keep,
 		Hours: s.Usage.Hours, Log: d.log})
 }
