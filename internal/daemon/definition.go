@@ -144,7 +144,7 @@ func (d *definitions) scanTools(upstream string, r *screened, tools []*tool.Tool
 	if d.file != nil {
 		r.digests = make(map[string]string, len(tools))
 		for _, t := range tools {
-			r.digests[t.Name] = pin.DigestOf(pin.DefinitionOf(t))
+			r.digests[t.Name] = pin.DigestTool(t)
 		}
 	}
 	if d.settings.Load().DefinitionRules(upstream).Findings == "off" {
@@ -301,7 +301,7 @@ func (d *definitions) acceptDefinition(ctx context.Context, p tool.Principal, n 
 	e := audit.Event{
 		Kind: audit.KindTool, Principal: p, Subject: audit.Subject{Upstream: n.tool.Upstream, Tool: n.tool.Path()},
 		Detail: map[string]string{"action": "accept", "part": "intent", "claim": n.claim,
-			"definition": pin.DigestOf(pin.DefinitionOf(n.tool)), "findings": strconv.Itoa(len(n.findings))},
+			"definition": pin.DigestTool(n.tool), "findings": strconv.Itoa(len(n.findings))},
 	}
 	if n.was != nil {
 		e.Detail["was"] = n.was.Digest

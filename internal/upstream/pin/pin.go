@@ -191,6 +191,9 @@ func schemaText(s json.RawMessage) json.RawMessage {
 // DigestOf returns the digest of a definition: of its canonical JSON, whatever its form.
 func DigestOf(def json.RawMessage) string { return sumOf(tool.CanonicalJSON(def)) }
 
+// DigestTool returns the digest of a tool's definition.
+func DigestTool(t *tool.Tool) string { return sumOf(DefinitionOf(t)) }
+
 // sumOf returns the digest of canonical JSON.
 func sumOf(canonical json.RawMessage) string {
 	sum := sha256.Sum256(canonical)
@@ -205,7 +208,7 @@ func ClaimOf(t *tool.Tool, was *Pin, says []string) string {
 		old = was.Digest
 	}
 	h := sha256.New()
-	for _, part := range slices.Concat([]string{t.Upstream, t.Name, old, DigestOf(DefinitionOf(t))}, says) {
+	for _, part := range slices.Concat([]string{t.Upstream, t.Name, old, DigestTool(t)}, says) {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -52,6 +53,10 @@ const (
 	// maxFolded limits the bytes of an upstream's folded texts. Folding can make a text eleven
 	// times as long.
 	maxFolded = 64 << 20
+
+	// maxClean limits the texts that are remembered, and not scanned again. The tools of an API
+	// share many: its types are part of each operation that uses them.
+	maxClean = 200_000
 )
 
 // ScanTools returns the findings in the definitions of an upstream's tools, by exact name. If they
@@ -64,7 +69,7 @@ func ScanTools(tools []*tool.Tool) map[string][]Finding {
 // scanTools matches at most limit bytes, and also returns how many it matched.
 func scanTools(tools []*tool.Tool, limit int) (found map[string][]Finding, matched int) {
 	found = map[string][]Finding{}
-	s := &scanner{limit: limit}
+	s := &scanner{limit: limit, seed: maphash.MakeSeed(), clean: map[textKey]bool{}}
 	for _, t := range tools {
 		s.found, s.cut = nil, false
 		s.scanTool(t)
@@ -102,13 +107,25 @@ func listRunes(rs []rune) string {
 type scanner struct {
 	found []Finding // of the current tool
 	cut   bool      // one of them says that a part was not scanned
+	noted int       // findings so far, of all tools, also if they are not kept
+
+	seed  maphash.Seed
+	clean map[textKey]bool // texts without findings
 
 	folded, matched int // bytes so far, of all tools
 	limit           int // of matched
 }
 
+// A textKey identifies a text and how it is scanned. The seed is secret, so that no text can be
+// made to have the hash of another.
+type textKey struct {
+	hash uint64
+	asks bool
+}
+
 // skipPart adds one finding for the parts of a tool that are not scanned.
 func (s *scanner) skipPart(where, why string) {
+	s.noted++
 	if s.cut {
 		return
 	}
@@ -118,6 +135,7 @@ func (s *scanner) skipPart(where, why string) {
 }
 
 func (s *scanner) addFinding(kind Kind, where, text string) {
+	s.noted++
 	f := Finding{kind, clipRunes(tool.VisibleLine(where), maxWhere), clipRunes(tool.VisibleLine(text), maxExcerpt)}
 	if len(s.found) < maxFindings && !slices.Contains(s.found, f) {
 		s.found = append(s.found, f)
@@ -139,6 +157,19 @@ func (s *scanner) scanText(where, text string, asks bool) {
 	if len(text) < minText {
 		return
 	}
+	key := textKey{maphash.String(s.seed, text), asks}
+	if s.clean[key] {
+		return
+	}
+	before := s.noted
+	s.scanNewText(where, text, asks)
+	if s.noted == before && len(s.clean) < maxClean {
+		s.clean[key] = true
+	}
+}
+
+// scanNewText scans a text that is not known to be clean.
+func (s *scanner) scanNewText(where, text string, asks bool) {
 	if isPadded(text) {
 		s.addFinding(Hidden, where, "a text moved out of sight by white space")
 	}
