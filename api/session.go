@@ -31,6 +31,8 @@ type Session struct {
 	// size of the journal that it can be rebuilt from; 0 if that was too large to keep
 	JournalBytes int64  `json:"journal_bytes"`
 	Engine       string `json:"engine"` // build of the engine that wrote the state
+	// of the sandbox that the last program ran in; empty if this process has no such engine
+	Tier string `json:"tier"`
 	// of the data its programs have read: "confidential", "pii", "untrusted"
 	Labels []string `json:"labels"`
 	Note   string   `json:"note,omitempty"`
@@ -166,7 +168,7 @@ func (c SessionClient) StatFile(ctx context.Context, session, path string) (*Fil
 
 // ListFiles returns the entries of a directory of a session.
 func (c SessionClient) ListFiles(ctx context.Context, session, path string) ([]DirEntry, error) {
-	return post[[]DirEntry](ctx, c.client, sessionPath(session, "/files"), FileOp{Op: "list", Path: path})
+	return get[[]DirEntry](ctx, c.client, sessionPath(session, "/directory?"+url.Values{"path": {path}}.Encode()))
 }
 
 // ChangeFile performs an operation that has no result.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -148,8 +149,11 @@ role approver and this group decides.`,
 func (a *app) printKey(output string, k *api.Key) error {
 	return a.printOutput(output, k, func(w io.Writer) {
 		fmt.Fprintln(w, cleanLine(k.Key))
-		fmt.Fprintf(a.Err, "biplane: this is key %s. It is not shown again: give it to the agent as Authorization: "+
-			"Bearer <key>.\n", cleanLine(k.Name))
+		use := "give it to the agent as Authorization: Bearer <key>"
+		if !slices.Contains(k.Scopes, "mcp") {
+			use = "sign in to the console with it, or send it as Authorization: Bearer <key>"
+		}
+		fmt.Fprintf(a.Err, "biplane: this is key %s. It is not shown again: %s.\n", cleanLine(k.Name), use)
 		if k.OldUntil != nil {
 			fmt.Fprintf(a.Err, "biplane: the previous key is valid until %s.\n", formatMoment(*k.OldUntil))
 		}

@@ -67,10 +67,11 @@ func tableOfSessions(w io.Writer, all []api.Session) {
 		fmt.Fprintln(w, "No sessions: biplane run --session NAME creates one.")
 		return
 	}
-	rows := [][]string{{"SESSION", "STATE", "LANGUAGES", "PROGRAMS", "FILES", "STORED", "HAS READ", "LAST USED"}}
+	rows := [][]string{{"SESSION", "STATE", "TIER", "LANGUAGES", "PROGRAMS", "FILES", "STORED", "HAS READ",
+		"LAST USED"}}
 	for _, s := range all {
-		rows = append(rows, []string{s.Name, s.State, strings.Join(s.Languages, ", "), strconv.Itoa(s.Programs),
-			strconv.Itoa(s.Files),
+		rows = append(rows, []string{s.Name, s.State, orDash(s.Tier), strings.Join(s.Languages, ", "),
+			strconv.Itoa(s.Programs), strconv.Itoa(s.Files),
 			bytesText(s.StateBytes + s.FileBytes), orDash(strings.Join(s.Labels, ", ")), formatMoment(s.Used)})
 	}
 	writeColumns(w, rows...)
@@ -87,7 +88,8 @@ func showSession(w io.Writer, s *api.Session) {
 		{"files", text.Count(s.Files, "file") + ", " + bytesText(s.FileBytes)},
 		{"created", formatMoment(s.Created)}, {"last used", formatMoment(s.Used)}, {"ends unless used",
 			formatMoment(s.Expires)},
-		{"engine", s.Engine}, {"journal", rebuild}, {"has read", orDash(strings.Join(s.Labels, ", "))},
+		{"tier", orDash(s.Tier)}, {"engine", s.Engine}, {"journal", rebuild},
+		{"has read", orDash(strings.Join(s.Labels, ", "))},
 	}...)
 }
 

@@ -150,8 +150,8 @@ func TestConsoleSandboxFiles(t *testing.T) {
 		"?dir=/workspace/in/big"} {
 		checkPage(t, ann, page+path)
 	}
-	if status := write(ann, "huge", strings.Repeat("x", 9<<20)); status != 0 && status < 400 {
-		t.Errorf("a file that is too large has status %d", status)
+	if status := write(ann, "huge", strings.Repeat("x", 20<<20)); status != http.StatusTooManyRequests {
+		t.Errorf("a file that is too large has status %d, want 429", status)
 	}
 	if text := checkPage(t, ann, page+"?dir=/workspace/in"); strings.Contains(text, ">huge<") {
 		t.Errorf("the file that is too large is there: %s", text)

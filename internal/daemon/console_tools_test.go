@@ -273,8 +273,7 @@ func checkProofs(t *testing.T, aud *browser, record string) {
 	}
 }
 
-// upload submits the form of a page with a file, and returns the page that follows. The status is 0
-// if the connection ended before that, as it may if the form is too large to be read.
+// upload submits the form of a page with a file, and returns the page that follows.
 func (b *browser) upload(t *testing.T, path, name, text string) (status int, page string) {
 	t.Helper()
 	var body bytes.Buffer
@@ -293,12 +292,12 @@ func (b *browser) upload(t *testing.T, path, name, text string) (status int, pag
 	r.Header.Set("Origin", b.base)
 	resp, err := b.Do(r)
 	if err != nil {
-		return 0, err.Error()
+		t.Fatalf("send the form: %v", err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return 0, err.Error()
+		t.Fatalf("read the page: %v", err)
 	}
 	return resp.StatusCode, string(answer)
 }
@@ -320,8 +319,9 @@ func uploadFiles(t *testing.T, b, other *browser) {
 			t.Errorf("the uploaded file %s is %q", name, text)
 		}
 	}
-	if status, page := send(b, "big", strings.Repeat("x", 9<<20)); status != 0 && status < 400 {
-		t.Errorf("a file that is too large has status %d: %s", status, page)
+	if status, page := send(b, "big", strings.Repeat("x", 20<<20)); status != http.StatusTooManyRequests ||
+		!strings.Contains(page, "larger than") {
+		t.Errorf("a file that is too large has status %d, want 429: %s", status, page)
 	}
 	if text := checkPage(t, b, "/sessions/work?dir=/workspace/data"); strings.Contains(text, ">big<") {
 		t.Errorf("the file that is too large is there: %s", text)

@@ -3,7 +3,6 @@ package netaddr_test
 import (
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -58,9 +57,9 @@ func FuzzClientOf(f *testing.F) {
 	f.Add("[::1]:80,,\x00,10.0.0.1")
 	f.Add(strings.Repeat("10.0.0.2,", 1000))
 	f.Fuzz(func(t *testing.T, sent string) {
-		for _, values := range [][]string{{sent + ", 203.0.113.9"}, {sent, "203.0.113.9"}, {sent, "203.0.113.9, 10.0.0.2"}} {
-			got := netaddr.ClientOf(netip.MustParseAddr("10.0.0.1"), http.Header{"X-Forwarded-For": slices.Clone(values)},
-				proxies)
+		for _, values := range [][]string{{sent + ", 203.0.113.9"}, {sent, "203.0.113.9"},
+			{sent, "203.0.113.9, 10.0.0.2"}} {
+			got := netaddr.ClientOf(netip.MustParseAddr("10.0.0.1"), http.Header{"X-Forwarded-For": values}, proxies)
 			if got.String() != "203.0.113.9" {
 				t.Errorf("after %q: %s, want the address that the proxy saw", sent, got)
 			}

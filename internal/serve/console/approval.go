@@ -94,6 +94,7 @@ type shown struct {
 	Bytes int    // of the arguments, as they are sent
 	Cut   bool   // Text is truncated
 	Why   string // why the viewer may not decide on it; empty: they may
+	Opens bool   // the viewer may open its execution
 	// Writes are the calls of a plan. Text is the list of them as it is approved.
 	Writes []write
 	// Earlier compares the arguments with those of an earlier request; nil: there is none.
@@ -231,7 +232,8 @@ func markFindings(d *detailData) {
 
 // displayForm converts a request to its displayed form.
 func (s *Server) displayForm(v *visit, r *approval.Request) shown {
-	c := shown{Request: *r, Bytes: len(r.Arguments)}
+	c := shown{Request: *r, Bytes: len(r.Arguments),
+		Opens: r.Principal == v.who.ID || identity.HasRole(v.who, identity.Auditor)}
 	c.Text, c.Cut = indentArguments(r.Arguments)
 	if r.Tool == tool.PlanPath && !c.Cut {
 		if p, err := plan.Parse(r.Arguments); err == nil {

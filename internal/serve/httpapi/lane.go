@@ -24,6 +24,7 @@ const (
 	uploadSlots  = 16        // for requests that send files
 	bodyMemory   = 128 << 20 // bytes of request bodies in memory
 	bodyBytes    = 4 << 20
+	drainedBytes = 32 << 20 // of a body that is too large
 	bodyTime     = 30 * time.Second
 	writeTime    = 30 * time.Second // for a client to accept one write
 )
@@ -79,14 +80,20 @@ func (r *laneSet) readBody(w http.ResponseWriter, q *http.Request, p tool.Princi
 	// Connections without deadlines (tests, pipes) are limited by their other end.
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTime))
-	body, release, err := r[bodies].ReadAll(who, http.MaxBytesReader(w, q.Body, most))
-	_ = rc.SetReadDeadline(time.Time{})
+	sent := q.Body
+	body, release, err := r[bodies].ReadAll(who, http.MaxBytesReader(w, sent, most))
 	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		// Many clients read the answer only once they have sent everything. If the connection were
+		// closed before, they would miss it.
+		_, _ = io.CopyN(io.Discard, sent, drainedBytes)
+	}
+	_ = rc.SetReadDeadline(time.Time{})
 	switch e := (*tool.Error)(nil); {
 	case err == nil:
 		q.Body = io.NopCloser(bytes.NewReader(body))
 		return release, nil
-	case errors.As(err, &large):
+	case large != nil:
 		err = tool.Errorf(tool.Limit, "the body is larger than %d bytes", large.Limit)
 	case !errors.As(err, &e):
 		err = tool.Errorf(tool.Invalid, "the body did not arrive in time: %w", err)

@@ -100,6 +100,7 @@ func (s *Server) listRoutes() []route {
 		{"POST " + api.Prefix + "/sessions/{session}/resume", user, reads, sessions.resumeSession},
 		{"POST " + api.Prefix + "/sessions/{session}/export", user, waits, sessions.exportSession},
 		{"GET " + api.Prefix + "/sessions/{session}/files", viewer, reads, sessions.readFile},
+		{"GET " + api.Prefix + "/sessions/{session}/directory", viewer, reads, sessions.listFiles},
 		{"PUT " + api.Prefix + "/sessions/{session}/files", user, uploads, sessions.writeFile},
 		{"POST " + api.Prefix + "/sessions/{session}/files", user, reads, sessions.changeFile},
 		{"GET " + api.Prefix + "/audit", auditor, reads, audit.auditState},

@@ -159,6 +159,17 @@ func (h *sessionRoutes) readFile(w http.ResponseWriter, r *http.Request) {
 	_, _ = out.Write(data)
 }
 
+// listFiles answers with the entries of a directory.
+func (h *sessionRoutes) listFiles(w http.ResponseWriter, r *http.Request) {
+	raw, err := h.sessions.Do(r.Context(), principalOf(r), r.PathValue("session"),
+		sandbox.File{Op: "list", Path: r.URL.Query().Get("path")})
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, raw)
+}
+
 func (h *sessionRoutes) writeFile(w http.ResponseWriter, r *http.Request) {
 	body, ok := uploadBody(w, r, fileBytes)
 	if !ok {
@@ -233,7 +244,7 @@ func wireSession(i *live.Info) api.Session {
 	return api.Session{
 		Name: i.Name, Owner: i.Owner, Languages: append([]string{},
 			i.Languages...), State: i.State, Created: i.Created, Used: i.Used, Expires: i.Expires,
-		Programs: i.Programs, StateBytes: i.StateBytes, FileBytes: i.FileBytes, Files: i.Files,
+		Programs: i.Programs, Tier: i.Tier, StateBytes: i.StateBytes, FileBytes: i.FileBytes, Files: i.Files,
 		JournalBytes: i.JournalBytes, Engine: i.Engine, Labels: append([]string{}, i.Labels...), Note: i.Note,
 	}
 }

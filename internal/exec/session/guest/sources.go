@@ -36,6 +36,21 @@ func New(cfg Config) *Sources {
 	return s
 }
 
+// FindTier returns the tier of the kind of sandbox whose engine, by its name for display, runs one
+// of the languages. It returns "" if there is none: the engine may be that of another build.
+func (s *Sources) FindTier(ctx context.Context, engine string, languages []string) string {
+	for _, src := range s.all {
+		if src.kind.Driver == nil {
+			continue
+		}
+		caps, err := src.caps.probeOnce(ctx, src.kind.Driver)
+		if err == nil && slices.ContainsFunc(languages, func(l string) bool { return Engine(caps, l) == engine }) {
+			return caps.Tier.String()
+		}
+	}
+	return ""
+}
+
 // A Need is what a program requires of the sandbox that it runs in.
 type Need struct {
 	Tier     tool.Tier // the weakest tier that policy allows

@@ -31,17 +31,19 @@ type Info struct {
 	Files        int       `json:"files"`
 	JournalBytes int64     `json:"journal_bytes"` // 0 if it was too long to rebuild the session from
 	Engine       string    `json:"engine"`
+	Tier         string    `json:"tier"`           // of the engine; empty if no kind of sandbox has it now
 	Labels       []string  `json:"labels"`         // labels of the data that its programs have read
 	Note         string    `json:"note,omitempty"` // a recent event
 }
 
-func (s *Sessions) info(r *session.Record) Info {
+func (s *Sessions) info(ctx context.Context, r *session.Record) Info {
 	i := Info{
 		Name: r.Name, Owner: r.Owner, Languages: r.Languages, State: "suspended", Created: r.Created.UTC(),
 		Used:    r.Used.UTC(),
 		Expires: s.cfg.Limits.expires(r).UTC(), Programs: r.Programs, StateBytes: r.StateBytes, FileBytes: r.FileBytes,
 		Files:        r.Files,
 		JournalBytes: r.JournalBytes, Engine: r.Engine, Labels: append([]string{}, r.Labels...),
+		Tier: s.cfg.Guests.FindTier(ctx, r.Engine, r.Languages),
 	}
 	if i.Languages == nil {
 		i.Languages = []string{}
@@ -82,7 +84,7 @@ func (s *Sessions) List(ctx context.Context, p tool.Principal) ([]Info, error) {
 	out := make([]Info, 0, len(all))
 	for i := range all {
 		if p.ID == all[i].Owner && s.cfg.Clock.Now().Before(s.cfg.Limits.expires(&all[i])) {
-			out = append(out, s.info(&all[i]))
+			out = append(out, s.info(ctx, &all[i]))
 		}
 	}
 	return out, nil
@@ -278,7 +280,7 @@ func (s *Sessions) Fork(ctx context.Context, p tool.Principal, from, to string) 
 		return nil, err
 	}
 	s.forkHot(ctx, src.liveSession, dst.liveSession)
-	i := s.info(dst.rec)
+	i := s.info(ctx, dst.rec)
 	return &i, nil
 }
 

@@ -21,7 +21,7 @@ func (s *Sessions) SuspendSession(ctx context.Context, p tool.Principal, name st
 	if err := h.closeGuests(); err != nil {
 		return nil, err
 	}
-	return s.describeHold(h), nil
+	return s.describeHold(ctx, h), nil
 }
 
 // ResumeSession loads the guests of a session of p into memory, so that its next program begins at
@@ -51,7 +51,7 @@ func (s *Sessions) ResumeSession(ctx context.Context, p tool.Principal, name str
 		}
 		h.Keep(g.Language, box)
 	}
-	return s.describeHold(h), nil
+	return s.describeHold(ctx, h), nil
 }
 
 // acquireFree does the same as acquireExisting, but does not wait for programs.
@@ -67,8 +67,8 @@ func (s *Sessions) acquireFree(ctx context.Context, p tool.Principal, name, verb
 }
 
 // describeHold returns the session as it is when the hold has been released.
-func (s *Sessions) describeHold(h *Hold) *Info {
-	i := s.info(h.rec)
+func (s *Sessions) describeHold(ctx context.Context, h *Hold) *Info {
+	i := s.info(ctx, h.rec)
 	if i.State = "suspended"; len(h.hot) > 0 {
 		i.State = "hot"
 	}

@@ -147,7 +147,7 @@ func (s *Sessions) takeIn(ctx context.Context, h *Hold, e *session.Exported) (*I
 	if err := s.commit(ctx, h.liveSession, c, state, files); err != nil {
 		return nil, err
 	}
-	i := s.info(h.rec)
+	i := s.info(ctx, h.rec)
 	i.State, i.Note = "suspended", note
 	return &i, nil
 }
