@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,10 +13,24 @@ import (
 // any time and rebuilt from these bytes: then it is parked. Copies of it start parked, and share
 // the bytes.
 type savedGuest struct {
-	packed []byte    // result of Snapshot; immutable
-	pages  []pageRun // pages that differ from the image
-	home   *Sandbox  // the original sandbox: a copy from it is faster, while it is mapped
+	head, tail []byte    // result of Snapshot, in two parts; immutable
+	pages      []pageRun // pages that differ from the image
+	home       *Sandbox  // the original sandbox: a copy from it is faster, while it is mapped
 }
+
+// allocationUnit is the unit in which Go rounds up large allocations, in bytes.
+const allocationUnit = 8 << 10
+
+// saveGuest returns a saved guest with copies of packed and pages. Go rounds the size of a large
+// allocation up: on average, 4 KiB of each guest would be lost. So what exceeds whole units is an
+// allocation of its own.
+func saveGuest(packed []byte, pages []pageRun, home *Sandbox) *savedGuest {
+	whole := len(packed) / allocationUnit * allocationUnit
+	return &savedGuest{bytes.Clone(packed[:whole]), bytes.Clone(packed[whole:]), slices.Clone(pages), home}
+}
+
+// joinParts returns the result of Snapshot.
+func (v *savedGuest) joinParts() []byte { return slices.Concat(v.head, v.tail) }
 
 // size returns how much private memory the guest has while mapped, in bytes.
 func (v *savedGuest) size() int64 { return int64(pagesOf(v.pages)) * pageSize }
@@ -114,7 +129,7 @@ func noRoom(err error) error {
 
 // unpark rebuilds the guest from its packed bytes.
 func (s *Sandbox) unpark(img *image) error {
-	_, u, err := s.d.codec.openState(s.saved.packed)
+	_, u, err := s.d.codec.openState(s.saved.joinParts())
 	if err != nil {
 		return err
 	}

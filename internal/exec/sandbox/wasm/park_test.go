@@ -145,16 +145,16 @@ func TestParkLimits(t *testing.T) {
 	if !k.parked() {
 		t.Fatal("it is not parked")
 	}
-	good := k.saved.packed
+	good := k.saved.head
 	bad := bytes.Clone(good)
 	bad[len(bad)/2] ^= 1
-	k.saved.packed = bad
+	k.saved.head = bad
 	var e *tool.Error
 	_, err := k.Run(t.Context(), &sandbox.Cmd{Guest: &script{Reader: strings.NewReader("")}, Keep: true})
 	if !errors.As(err, &e) || e.Kind != tool.Unavailable || !k.parked() {
 		t.Errorf("what is damaged: %v", err)
 	}
-	k.saved.packed = good
+	k.saved.head = good
 	k.count(2)
 	var limit *sandbox.LimitError
 	c := &script{Reader: strings.NewReader(

@@ -1,7 +1,6 @@
 package wasm
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -42,13 +41,13 @@ func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 	}
 	defer done()
 	if s.saved != nil {
-		return bytes.Clone(s.saved.packed), nil
+		return s.saved.joinParts(), nil
 	}
 	packed, runs, err := s.pack(img)
 	if err != nil {
 		return nil, err
 	}
-	s.saved = &savedGuest{bytes.Clone(packed), runs, s} // without the spare capacity left by packing
+	s.saved = saveGuest(packed, runs, s)
 	return packed, nil
 }
 
