@@ -174,13 +174,14 @@ const gib = 1 << 30
 
 // perGiB opens sessions, saves their state as the executor does, and measures what each adds to the
 // process. It compares a small number with a large one, so that the driver's reserves count on both
-// sides. A hot session answers without the disk: the driver keeps the memory of the sessions used
-// last, and the packed bytes of the others. Their memory is restored within a fraction of a
-// millisecond (TypeScript) or a few milliseconds (Python) after the next program arrives.
+// sides, and what the compiler leaves on the heap counts little. A hot session answers without the
+// disk: the driver keeps the memory of the sessions used last, and the packed bytes of the others.
+// Their memory is restored within a fraction of a millisecond (TypeScript) or a few milliseconds
+// (Python) after the next program arrives.
 func (l *lab) perGiB(ctx context.Context, lang, name string) (_ Figure, err error) {
-	some, more := 80, 200
+	some, more := 100, 500
 	if lang == "py" {
-		some, more = 40, 60
+		some, more = 60, 200
 	}
 	if l.cfg.Quick {
 		some, more = 4, 8

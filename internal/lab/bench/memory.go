@@ -75,13 +75,17 @@ func residentMemory(ctx context.Context, pid int) (float64, error) {
 }
 
 // ownMemory returns the memory used by this process, in bytes: its proportional share of pages, and
-// its page tables.
+// its page tables. Pages of files don't count, where the kernel tells them apart (since 5.9): the
+// program's code is mapped and dropped at any time, and doesn't grow with what is measured.
 func ownMemory() (float64, error) {
 	debug.FreeOSMemory()
 	debug.FreeOSMemory() // what a sync.Pool keeps is freed by the second collection
 	pages, err := readKibibytes("/proc/self/smaps_rollup", "Pss:")
 	if err != nil {
 		return 0, err
+	}
+	if files, err := readKibibytes("/proc/self/smaps_rollup", "Pss_File:"); err == nil {
+		pages -= files
 	}
 	tables, err := readKibibytes("/proc/self/status", "VmPTE:")
 	return pages + tables, err
