@@ -32,7 +32,7 @@ The value is what the program returns, or its last expression. A tool's failure 
 - Files: ./workspace is the session's, for both languages (node:fs/promises; open, pathlib). emit(path) gives one to the user.
 - Skills: a module saved as ./skills/<name>.ts or .py can be imported by all later programs; search finds it.
 - Declarations: ./tools/<upstream>/<tool>.ts, ./tools/<upstream>/__init__.pyi.
-- fetch reaches permitted hosts only, often none. Processes, require and packages exist only in tier process.
+- fetch reaches permitted hosts only, often none. Processes, require, packages: tier process only.
 
 A value that is too large is cut, and kept under a handle for a later program. If the answer says that the program goes on, call resume.`
 
@@ -40,15 +40,15 @@ A value that is too large is cut, and kept under a handle for a later program. I
 
 	executeSchema = `{"type":"object","properties":{"code":{"type":"string","description":"the program"},` +
 		`"language":{"type":"string","description":"typescript (default), javascript, python, bash, go, rust, java"},` +
-		`"session":{"type":"string","description":"name of a session: made when first used, kept for the next ` +
+		`"session":{"type":"string","description":"a name: made when first used, kept for the next ` +
 		`programs"},"after":{"type":"string","description":"id of an execution that this one corrects: calls that it ` +
 		`had done are not made again"},"mode":{"type":"string","description":"plan: a person is asked once for all ` +
 		`writes, before any is made"},"files":{"type":"array","description":"put into ./workspace before it runs; ` +
 		`blob is base64","items":{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"},` +
-		`"blob":{"type":"string"}}}},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"of the ` +
-		`program's own time, tools' time not counted; default 60"},"tier":{"type":"string",` +
-		`"description":"process: the host's Node.js or Python with its packages, where the host has them"},` +
-		`"image":{"type":"string","description":"name of an image with packages, as the user or an error names it"}},` +
+		`"blob":{"type":"string"}}}},"timeout_seconds":{"type":"number","exclusiveMinimum":0,"description":"without ` +
+		`the time of tools; default 60"},"tier":{"type":"string",` +
+		`"description":"process: the host's Node.js or Python, with packages"},` +
+		`"image":{"type":"string","description":"image with packages, as the user or an error names it"}},` +
 		`"required":["code"],"additionalProperties":false}`
 
 	resumeSchema = `{"type":"object","properties":{"execution":{"type":"string","description":"as the earlier answer ` +
