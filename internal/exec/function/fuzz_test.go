@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/biplane-dev/biplane/internal/control/catalog"
+	"github.com/biplane-dev/biplane/internal/control/catalog/catalogtest"
 	"github.com/biplane-dev/biplane/internal/exec/function"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/web"
@@ -47,10 +47,9 @@ func FuzzCatalog(f *testing.F) {
 	})
 }
 
-// checkCatalog makes catalog tools of exports, and finds each under its own name.
+// checkCatalog makes catalog tools of exports.
 func checkCatalog(t *testing.T, exports []function.Export) {
 	t.Helper()
-	c := catalog.New(catalog.Config{})
 	var tools []*tool.Tool
 	for i := range exports {
 		e := &exports[i]
@@ -58,15 +57,7 @@ func checkCatalog(t *testing.T, exports []function.Export) {
 			tools = append(tools, made)
 		}
 	}
-	c.Set(catalog.Source{Name: "f", Tools: tools, Health: tool.Health{State: tool.Ready}})
-	for _, e := range c.View().Entries() {
-		if found, err := c.View().Resolve(e.Path()); err != nil || found != e {
-			t.Errorf("%s: got %v, %v, want the tool itself", e.Path(), found, err)
-		}
-		e.Positions()
-		e.ListArguments()
-		_ = e.CheckArguments(json.RawMessage(`{"a":1}`))
-	}
+	catalogtest.CheckTools(t, "f", tools)
 }
 
 // FuzzManifest reads manifests of executables, and makes catalog tools of them.

@@ -10,10 +10,12 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 	"github.com/vektah/gqlparser/v2/validator"
 	"github.com/vektah/gqlparser/v2/validator/rules"
+
+	"github.com/biplane-dev/biplane/internal/control/catalog/catalogtest"
 )
 
-// FuzzSchema makes tools of schemas. Each tool has valid JSON Schemas, and sends a document that
-// the schema allows.
+// FuzzSchema makes catalog tools of schemas. Each tool has valid JSON Schemas, and sends a document
+// that the schema allows.
 func FuzzSchema(f *testing.F) {
 	f.Add(true, []byte(`type Query { a(b: [C!]! = []): [D!] } enum C { X } type D { e: Int d: D }`))
 	f.Add(true, []byte(`interface I { a: Int } type A implements I { a: Int b: I } union U = A `+
@@ -38,6 +40,7 @@ func FuzzSchema(f *testing.F) {
 
 func checkTable(t *testing.T, table *table) {
 	t.Helper()
+	catalogtest.CheckTools(t, "u", table.tools)
 	for _, x := range table.tools {
 		if !json.Valid(x.InputSchema) || x.OutputSchema != nil && !json.Valid(x.OutputSchema) {
 			t.Errorf("%s: its schemas are %s and %s", x.Name, x.InputSchema, x.OutputSchema)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+
+	"github.com/biplane-dev/biplane/internal/control/catalog/catalogtest"
 )
 
 // An oneFile is a source with one file.
@@ -20,8 +22,8 @@ func (s oneFile) readFile(_ context.Context, name string, most int) ([]byte, err
 	return s, nil
 }
 
-// FuzzDocument makes tools of documents. Each tool has valid JSON Schemas, and each request stays
-// on the document's server.
+// FuzzDocument makes catalog tools of documents. Each tool has valid JSON Schemas, and each request
+// stays on the document's server.
 func FuzzDocument(f *testing.F) {
 	f.Add([]byte("openapi: 3.0.3\npaths:\n  /a/{b}:\n    get:\n      operationId: c\n      parameters: " +
 		"[{name: b, in: path, style: matrix, schema: {type: array}}, {name: d, in: query, style: deepObject}]\n" +
@@ -49,6 +51,7 @@ func FuzzDocument(f *testing.F) {
 				t.Errorf("%s: its schemas are %s and %s", x.Name, x.InputSchema, x.OutputSchema)
 			}
 		}
+		catalogtest.CheckTools(t, "u", table.tools)
 		for name, o := range table.byName {
 			args := newMap()
 			for _, p := range o.params {

@@ -122,11 +122,20 @@ func TestParameterStyles(t *testing.T) {
 		{"query", "pipeDelimited", "false", list, "/p?color=blue%7Cblack%7Cbrown"},
 		{"query", "pipeDelimited", "false", object, "/p?color=R%7C100%7CG%7C200%7CB%7C150"},
 		{"query", "deepObject", "true", object, "/p?color%5BR%5D=100&color%5BG%5D=200&color%5BB%5D=150"},
+		{"path", "simple", "true", text, "/p/blue"},
+		{"path", "label", "true", text, "/p/.blue"},
+		{"path", "matrix", "true", text, "/p/;color=blue"},
+		{"query", "form", "true", text, "/p?color=blue"},
+		{"query", "form", "true", empty, "/p?color="},
+		{"header", "simple", "false", text, "blue"},
 		{"header", "simple", "false", list, "blue,black,brown"},
+		{"header", "simple", "true", list, "blue,black,brown"},
 		{"header", "simple", "false", object, "R,100,G,200,B,150"},
 		{"header", "simple", "true", object, "R=100,G=200,B=150"},
 		{"cookie", "form", "false", text, "color=blue"},
 		{"cookie", "form", "false", list, "color=blue,black,brown"},
+		{"cookie", "form", "false", object, "color=R,100,G,200,B,150"},
+		{"cookie", "form", "true", text, "color=blue"},
 	} {
 		t.Run(strings.Join([]string{c.in, c.style, c.explode, c.value}, " "), func(t *testing.T) {
 			server, got := recordRequests(t, nil)
@@ -229,6 +238,47 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// TestEncodings checks the fields of forms for which the document says how they are encoded.
+func TestEncodings(t *testing.T) {
+	server, got := recordRequests(t, nil)
+	r := start(t, openapi.Config{Spec: writeSpec(t, server.URL, `
+paths:
+  /form: {post: {operationId: form, requestBody: {content: {application/x-www-form-urlencoded: {
+        schema: {type: object}, encoding: {a: {style: form, explode: false}, b: {style: spaceDelimited},
+        c: {style: deepObject}, d: {contentType: application/json}}}}}}}
+  /parts: {post: {operationId: parts, requestBody: {content: {multipart/form-data: {schema: {type: object},
+        encoding: {x: {contentType: text/csv}}}}}}}
+`)})
+	call(t, r, "form", `{"body":{"a":["1","2"],"b":["3","4"],"c":{"e":5},"d":["6"],"n":null}}`)
+	if s := <-got; s.body != "a=1,2&b=3%204&c%5Be%5D=5&d=%5B%226%22%5D" {
+		t.Errorf("the server received the form %q", s.body)
+	}
+	call(t, r, "parts", `{"body":{"x":"1;2"}}`)
+	if s := <-got; !strings.Contains(s.body, "Content-Type: text/csv\r\n\r\n1;2\r\n") {
+		t.Errorf("the server received the parts %q", s.body)
+	}
+}
+
+// TestNegotiation checks which media types a request asks for: JSON first, then the others that the
+// document has for successful answers.
+func TestNegotiation(t *testing.T) {
+	server, got := recordRequests(t, nil)
+	r := start(t, openapi.Config{Spec: writeSpec(t, server.URL, `
+paths:
+  /some: {get: {operationId: some, responses: {'200': {content: {text/csv: {}, application/json: {}}},
+        '404': {content: {text/html: {}}}}}}
+  /image: {get: {operationId: image, responses: {'200': {content: {image/png: {}}}}}}
+  /none: {get: {operationId: none}}
+`)})
+	for name, want := range map[string]string{"some": "application/json, text/csv;q=0.8", "image": "image/png",
+		"none": "application/json, */*;q=0.5"} {
+		call(t, r, name, `{}`)
+		if s := <-got; s.header.Get("Accept") != want {
+			t.Errorf("%s: the server received Accept: %s, want %s", name, s.header.Get("Accept"), want)
+		}
+	}
+}
+
 func TestSecurity(t *testing.T) {
 	server, got := recordRequests(t, nil)
 	const document = `
@@ -239,6 +289,8 @@ components:
     inCookie: {type: apiKey, in: cookie, name: sid}
     basic: {type: http, scheme: basic}
     bearer: {type: http, scheme: bearer}
+    other: {type: http, scheme: Token}
+    openid: {type: openIdConnect, openIdConnectUrl: 'https://x/.well-known/openid-configuration'}
     oauth: {type: oauth2, flows: {authorizationCode: {authorizationUrl: 'https://x/a', tokenUrl: 'https://x/t',
           scopes: {}}}}
 paths:
@@ -248,13 +300,15 @@ paths:
   /b: {get: {operationId: b, security: [{basic: []}]}}
   /t: {get: {operationId: t, security: [{bearer: []}]}}
   /o: {get: {operationId: o, security: [{oauth: []}]}}
+  /x: {get: {operationId: x, security: [{other: []}]}}
+  /i: {get: {operationId: i, security: [{openid: []}]}}
   /and: {get: {operationId: and, security: [{nothing: []}, {inHeader: [], inQuery: []}]}}
   /none: {get: {operationId: none, security: []}}
 `
 	r := start(t, openapi.Config{Spec: writeSpec(t, server.URL, document), Auth: map[string]openapi.Credential{
 		"inHeader": {Value: "key-in-header"}, "inQuery": {Value: "key in query"}, "inCookie": {Value: "key-in-cookie"},
 		"basic": {Username: "ann", Password: "pass-word"}, "bearer": {Value: "token-1234"},
-		"oauth": {Value: "token-5678"},
+		"oauth": {Value: "token-5678"}, "other": {Value: "token-9"}, "openid": {Value: "token-10"},
 	}})
 	for _, c := range []struct{ name, want string }{
 		{"h", "GET /h key:key-in-header cookie: auth:"},
@@ -263,6 +317,8 @@ paths:
 		{"b", "GET /b key: cookie: auth:Basic YW5uOnBhc3Mtd29yZA=="},
 		{"t", "GET /t key: cookie: auth:Bearer token-1234"},
 		{"o", "GET /o key: cookie: auth:Bearer token-5678"},
+		{"x", "GET /x key: cookie: auth:Token token-9"},
+		{"i", "GET /i key: cookie: auth:Bearer token-10"},
 		{"and", "GET /and?key=key%20in%20query key:key-in-header cookie: auth:"},
 		{"none", "GET /none key: cookie: auth:"},
 	} {
