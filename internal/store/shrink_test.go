@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/store"
 )
@@ -56,6 +57,46 @@ func TestTrimShrinksTheFile(t *testing.T) {
 	if err != nil || info.Size() > 3<<20 {
 		t.Errorf("the database has %d bytes, %v, want less than half of the %d that were written", info.Size(), err,
 			n*4000)
+	}
+}
+
+// TestLongReadShrinksTheLog checks that SQLite's log, which grows while the record is verified, is
+// short again afterwards.
+func TestLongReadShrinksTheLog(t *testing.T) {
+	const n, size = 10, 2 << 20
+	dir := t.TempDir()
+	s := openDatabase(t, dir)
+	e, end := s.Executions(testKey(t)), time.Now()
+	logSize := func() int64 {
+		t.Helper()
+		info, err := os.Stat(filepath.Join(dir, "biplane.db-wal"))
+		if err != nil {
+			t.Fatalf("Stat: %v", err)
+		}
+		return info.Size()
+	}
+	err := stored(t, s).ViewWhole(t.Context(), nil, func(v audit.View) error {
+		if _, err := v.Head(); err != nil { // begins to read
+			return err
+		}
+		fillExecutions(t, e, n, size, end)
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("ViewWhole: %v", err)
+	}
+	if got := logSize(); got < n*size {
+		t.Errorf("while the record is read, the log has %d bytes, want all %d that are written", got, n*size)
+	}
+	for i := range 3 { // one copies the log into the database, one begins it again
+		id := fmt.Sprint("ex_later_", i)
+		rec := &journal.Record{ID: id, Principal: "local:0", State: journal.Done, Started: end, Ended: end}
+		if err := e.Write(&journal.Write{ID: id, New: true, Record: rec}).Wait(); err != nil {
+			t.Fatalf("Wait: %v", err)
+		}
+	}
+	if got := logSize(); got > 18<<20 {
+		t.Errorf("afterwards the log has %d bytes, want at most 18 MB", got)
 	}
 }
 

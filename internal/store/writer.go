@@ -130,8 +130,11 @@ func (w *writer) connect(ctx context.Context) error {
 		return err
 	}
 	// Indexes over random keys are written in many places: a larger cache keeps their pages in
-	// memory, and a longer WAL delays moving them.
-	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000"); err != nil {
+	// memory, and a longer WAL delays moving them. A WAL that grew for a reader is cut to its usual
+	// size.
+	const settings = "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000; " +
+		"PRAGMA journal_size_limit = 17000000"
+	if _, err := conn.ExecContext(ctx, settings); err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	w.conn, w.tx = conn, &transaction{conn, w}
