@@ -23,29 +23,32 @@ import (
 
 // masks are system calls without which a protection can't be armed, and a part of the error.
 var masks = map[string]struct {
-	rule seccomp.Rule
-	err  string
+	rules []seccomp.Rule
+	err   string
 }{
-	"landlock": {seccomp.Rule{Call: unix.SYS_LANDLOCK_CREATE_RULESET, Checks: seccomp.FailAlways(),
-		Deny: seccomp.Unknown}, "restrict files"},
-	"filter": {seccomp.Rule{Call: unix.SYS_SECCOMP, Checks: seccomp.FailAlways(), Deny: seccomp.Unknown},
-		"filter system calls"},
-	"capabilities": {seccomp.Rule{Call: unix.SYS_PRCTL, Checks: seccomp.CheckEqual(0, unix.PR_CAPBSET_DROP),
-		Then: seccomp.Refuse}, "drop capabilities"},
-	"user": {seccomp.Rule{Call: unix.SYS_SETRESUID, Checks: seccomp.FailAlways(), Deny: seccomp.Refuse},
-		"become its user"},
-	"root": {seccomp.Rule{Call: unix.SYS_PIVOT_ROOT, Checks: seccomp.FailAlways(), Deny: seccomp.Refuse},
-		"make the root"},
-	"limits": {seccomp.Rule{Call: unix.SYS_PRLIMIT64, Checks: seccomp.CheckEqual(1, unix.RLIMIT_NPROC),
-		Then: seccomp.Refuse}, "limit resources"},
+	"namespaces": {[]seccomp.Rule{{Call: unix.SYS_CLONE, Checks: seccomp.CheckBits(0, unix.CLONE_NEWUSER, 0),
+		Deny: seccomp.Refuse}, {Call: unix.SYS_CLONE3, Checks: seccomp.FailAlways(), Deny: seccomp.Unknown}},
+		"namespaces"},
+	"landlock": {failAlways(unix.SYS_LANDLOCK_CREATE_RULESET, seccomp.Unknown), "restrict files"},
+	"filter":   {failAlways(unix.SYS_SECCOMP, seccomp.Unknown), "filter system calls"},
+	"capabilities": {[]seccomp.Rule{{Call: unix.SYS_PRCTL, Checks: seccomp.CheckEqual(0, unix.PR_CAPBSET_DROP),
+		Then: seccomp.Refuse}}, "drop capabilities"},
+	"user": {failAlways(unix.SYS_SETRESUID, seccomp.Refuse), "become its user"},
+	"root": {failAlways(unix.SYS_PIVOT_ROOT, seccomp.Refuse), "make the root"},
+	"limits": {[]seccomp.Rule{{Call: unix.SYS_PRLIMIT64, Checks: seccomp.CheckEqual(1, unix.RLIMIT_NPROC),
+		Then: seccomp.Refuse}}, "limit resources"},
+}
+
+// failAlways returns the rule by which a system call fails.
+func failAlways(call uintptr, deny uint32) []seccomp.Rule {
+	return []seccomp.Rule{{Call: call, Checks: seccomp.FailAlways(), Deny: deny}}
 }
 
 // runMasked starts a program's sandbox, a machine and a server on a host that lacks a protection.
 // It returns an error unless all three are refused for that reason.
 func runMasked(mask, folder string) error {
 	m := masks[mask]
-	if err := seccomp.InstallFilter(seccomp.AssembleFilter([]seccomp.Rule{m.rule},
-		unix.SECCOMP_RET_ALLOW)); err != nil {
+	if err := seccomp.InstallFilter(seccomp.AssembleFilter(m.rules, unix.SECCOMP_RET_ALLOW)); err != nil {
 		return err
 	}
 	d, err := process.New(process.Config{})

@@ -156,6 +156,12 @@ func (s *Sandboxes) loadRecords(ctx context.Context) error {
 	}
 	for _, r := range all {
 		s.by[r.ID] = newBox(r)
+		if !r.Used.Equal(r.Created) {
+			continue
+		}
+		if err := os.MkdirAll(s.folderOf(r.ID), 0o700); err != nil { // this process died when it created it
+			s.cfg.Log.Warn("folder of a sandbox not created", "sandbox", r.ID, "error", err)
+		}
 	}
 	s.loaded = true
 	return nil
@@ -225,16 +231,16 @@ func (s *Sandboxes) CreateSandbox(ctx context.Context, p tool.Principal, labels 
 	if err := s.addBox(ctx, b); err != nil {
 		return nil, err
 	}
-	err := os.MkdirAll(s.folderOf(r.ID), 0o700)
+	err := s.saveRecord(ctx, b)
 	if err == nil {
-		err = s.saveRecord(ctx, b)
+		err = os.MkdirAll(s.folderOf(r.ID), 0o700)
 	}
 	if err != nil {
 		s.mu.Lock()
 		b.removed = true
 		delete(s.by, r.ID)
 		s.mu.Unlock()
-		return nil, errors.Join(err, RemoveFolder(s.folderOf(r.ID)))
+		return nil, errors.Join(err, s.cfg.Store.DropSandbox(context.WithoutCancel(ctx), r.ID))
 	}
 	s.wakeKeeper()
 	return s.describeBox(b), nil

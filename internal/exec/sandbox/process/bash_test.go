@@ -132,6 +132,7 @@ func TestShellEnds(t *testing.T) {
 			if c.limit != "cpu" {
 				spec.CPU = 20 * time.Second
 			}
+			skipWithout(t, d, needed["shell "+c.name])
 			o := runScript(t, d, spec, c.code)
 			text := fmt.Sprint(o.Err)
 			if o.Fail != nil {

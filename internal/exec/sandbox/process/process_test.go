@@ -23,10 +23,16 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
 )
 
-// TestMain runs the tests or, for TestKilledGateway, a gateway.
+// TestMain runs the tests or, for TestKilledGateway and TestHiddenGroups, a gateway.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "gateway" {
 		runGateway()
+	}
+	if len(os.Args) > 1 && os.Args[1] == "hidden groups" {
+		if err := runWithoutGroups(); err != nil {
+			log.Fatal(err)
+		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -167,6 +173,9 @@ var needed = map[string]string{
 	"loop in a child": "a limit of the CPU time of all processes",
 	"memory":          "a limit of the memory of all processes",
 	"worker threads":  "a limit of the memory of all processes",
+	"shell loop":      "a limit of the CPU time of all processes",
+	"shell loops":     "a limit of the CPU time of all processes",
+	"shell memory":    "a limit of the memory of all processes",
 }
 
 // skipWithout skips the test if this host lacks a protection, which Capabilities.Missing names.
