@@ -37,6 +37,12 @@ func newRig(t *testing.T, l owned.Limits) *rig {
 
 func newMeasuringRig(t *testing.T, l owned.Limits, measureEach time.Duration) *rig {
 	t.Helper()
+	return newRigWith(t, owned.Config{Limits: l, MeasureEach: measureEach})
+}
+
+// newRigWith returns a rig with more configuration.
+func newRigWith(t *testing.T, cfg owned.Config) *rig {
+	t.Helper()
 	d, err := process.New(process.Config{})
 	if err != nil {
 		t.Fatalf("process.New: %v", err)
@@ -61,8 +67,8 @@ func newMeasuringRig(t *testing.T, l owned.Limits, measureEach time.Duration) *r
 		t.Fatalf("secret.NewKey: %v", err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	r.Sandboxes = owned.NewSandboxes(owned.Config{Driver: d, Dir: r.dir, Store: db.OpenSandboxes(key, log), Limits: l,
-		Log: log, Clock: r.clock, Host: r, MeasureEach: measureEach})
+	cfg.Driver, cfg.Dir, cfg.Store, cfg.Log, cfg.Clock, cfg.Host = d, r.dir, db.OpenSandboxes(key, log), log, r.clock, r
+	r.Sandboxes = owned.NewSandboxes(cfg)
 	t.Cleanup(func() {
 		if err := r.CloseAll(); err != nil {
 			t.Errorf("CloseAll: %v", err)

@@ -13,15 +13,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/upstream/mcp"
 )
 
 // A restless server announces other tools after each list, or ends.
 type restless struct {
 	ends bool
+	// rests has it announce nothing, and end when its input does, only to free memory.
+	rests bool
 
 	mu    sync.Mutex
 	lists int
+	last  *restlessServer
 }
 
 // LaunchServer implements mcp.Launcher.
@@ -30,6 +34,9 @@ func (r *restless) LaunchServer(context.Context) (mcp.Launched, error) {
 	s.in, s.stdin = io.Pipe()
 	s.stdout, s.out = io.Pipe()
 	s.stderr, s.log = io.Pipe()
+	r.mu.Lock()
+	r.last = s
+	r.mu.Unlock()
 	go s.serve()
 	return s, nil
 }
@@ -62,12 +69,14 @@ func (s *restlessServer) serve() {
 			s.lists++
 			answer = fmt.Sprintf(`"result":{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}]}`, s.lists)
 			s.mu.Unlock()
+		case "tools/call":
+			answer = `"result":{"content":[{"type":"text","text":"called"}]}`
 		}
 		if m.ID == nil {
 			continue
 		}
 		fmt.Fprintf(s.out, `{"jsonrpc":"2.0","id":%s,%s}`+"\n", m.ID, answer)
-		if m.Method != "tools/list" {
+		if m.Method != "tools/list" || s.rests {
 			continue
 		}
 		if s.ends {
@@ -85,7 +94,7 @@ func (s *restlessServer) UseServer(context.Context) (func(), error) { return fun
 
 func (s *restlessServer) EndSignal() <-chan struct{} { return s.end }
 
-func (s *restlessServer) DescribeEnd() (string, bool) { return "exited", false }
+func (s *restlessServer) DescribeEnd() (string, bool) { return "exited", s.rests }
 
 func (s *restlessServer) StopServer(time.Duration) { s.in.Close() }
 
@@ -119,4 +128,42 @@ func TestListsArePaced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRestingServer checks that a server which was ended to free memory starts again with the next
+// call, which it answers, and not before.
+func TestRestingServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &restless{rests: true}
+		u, err := mcp.New(mcp.Config{Name: "restless", Command: "restless", Launcher: s})
+		if err != nil {
+			t.Fatalf("New: %v", err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- u.Run(ctx) }()
+		for round := range 3 {
+			res, err := u.Call(t.Context(), &tool.Call{Tool: &tool.Tool{Upstream: "restless", Name: "t1"}})
+			if err != nil || res.IsError {
+				t.Fatalf("call %d: %+v, %v", round, res, err)
+			}
+			s.mu.Lock()
+			s.last.in.Close() // memory is scarce
+			s.mu.Unlock()
+			time.Sleep(24 * time.Hour)
+			s.mu.Lock()
+			starts := s.lists
+			s.mu.Unlock()
+			if starts != round+1 {
+				t.Errorf("a day after call %d, the server was started %d times, want %d", round, starts, round+1)
+			}
+			if h := u.Snapshot().Health; h.State != tool.Ready || h.Stale {
+				t.Errorf("the server at rest is %+v, want it ready", h)
+			}
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
 }
