@@ -109,6 +109,7 @@ func (f *folder) call(name, export, args string) string {
 
 const rows = `export interface Row { id: number; name: string }
 export const rows: Row[] = [{ id: 1, name: "a" }, { id: 2, name: "b" }];
+export const createTool = <T>(definition: T) => definition;
 `
 
 // forms are the forms in which authors write the tool database.query.
@@ -146,6 +147,14 @@ import { rows } from "../_rows.ts";
 export const query = createTool({
   name: "query", description: "Runs a query.", annotations: { readOnlyHint: true },
   parameters: { type: "object", properties: { sql: { type: "string", description: "the query" },
+    limit: { type: "number", description: "at most so many rows", default: 10 } }, required: ["sql"] },
+  execute: async ({ sql, limit = 10 }) => ({ sql, rows: rows.slice(0, limit) }),
+});
+`,
+	"own createTool": `import { createTool, rows } from "../_rows.ts";
+export const query = createTool({
+  id: "query", description: "Runs a query.", annotations: { readOnlyHint: true },
+  inputSchema: { type: "object", properties: { sql: { type: "string", description: "the query" },
     limit: { type: "number", description: "at most so many rows", default: 10 } }, required: ["sql"] },
   execute: async ({ sql, limit = 10 }) => ({ sql, rows: rows.slice(0, limit) }),
 });

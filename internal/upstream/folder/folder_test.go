@@ -185,7 +185,7 @@ func TestNames(t *testing.T) {
 	got := listing(r.Ready(t))
 	for _, want := range []string{
 		"count\ndatabase.ping\ndatabase.query\ndatabase.query.explain\nonly\nsearch\nsearch-docs\n- ",
-		`- run.tool.yaml: run.tool.yaml: [1:1] unknown field "name"`,
+		`- run.tool.yaml: run.tool.yaml: line 1: unknown field "name"`,
 		`- bad name.x: "bad name" can't be part of a tool's name`,
 		"- broken_parameters: its parameters have no JSON Schema: parameters.a is not a schema (in " +
 			"broken_parameters.ts)",
