@@ -68,6 +68,13 @@ func (b *busyExecution) change(end bool) {
 	b.changed = make(chan struct{})
 }
 
+// countReads returns how often the execution was read.
+func (b *busyExecution) countReads() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reads
+}
+
 // A livePages are open pages of one execution.
 type livePages struct {
 	b       *busyExecution
@@ -114,8 +121,8 @@ func TestLivePagesShareReads(t *testing.T) {
 		}
 		p.work.Wait()
 		// In each of the four minutes, a principal's pages ask again every ten seconds.
-		if p.b.reads > 2*(4*7+1) {
-			t.Errorf("51 pages of two principals read the execution %d times, want at most 58", p.b.reads)
+		if p.b.countReads() > 2*(4*7+1) {
+			t.Errorf("51 pages of two principals read the execution %d times, want at most 58", p.b.countReads())
 		}
 		for i, w := range pages {
 			text := w.Body.String()
@@ -139,14 +146,14 @@ func TestLivePageOfOldVersion(t *testing.T) {
 		synctest.Wait()
 		p.b.change(false)
 		time.Sleep(2 * time.Second) // for the next one, the page waits past v1
-		before := p.b.reads
+		before := p.b.countReads()
 		w := p.open(ctx, "ann", "none")
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		cancel()
 		p.work.Wait()
-		if !strings.Contains(w.Body.String(), "id: v1\n") || p.b.reads != before {
-			t.Errorf("the page received %q after %d reads, want the version v1 without any", w.Body, p.b.reads-before)
+		if !strings.Contains(w.Body.String(), "id: v1\n") || p.b.countReads() != before {
+			t.Errorf("the page received %q after %d reads, want the version v1 without any", w.Body, p.b.countReads()-before)
 		}
 	})
 }
