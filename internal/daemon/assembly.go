@@ -51,7 +51,7 @@ func (d assembly) createParts(ctx context.Context) (err error) {
 	secrets := newSecrets(s, d.store.OpenSecrets(d.key), d.mask, d.Daemon)
 	if d.upstreams, err = newUpstreams(s, d.store.Tokens(d.key), secrets,
 		newApprovedServers(s, d.cfg.DataDir, d.log), &hints{d.store.Hints(d.key), d.Daemon, d.log}, d.catalog,
-		d.cfg.Version, d.log, d.mask, d.Daemon, d.Daemon, newHosting(d.Daemon)); err != nil {
+		d.cfg.Version, d.log, d.mask, observer{d.Daemon}, observer{d.Daemon}, newHosting(d.Daemon)); err != nil {
 		return err
 	}
 	if d.audit, err = d.openAudit(); err != nil {
@@ -72,7 +72,7 @@ func (d assembly) createParts(ctx context.Context) (err error) {
 		Credentials: d.keys, Profiles: profilesOf(s), Catalog: d.catalog, Approval: d.approvals,
 		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,
 		Shapes: d.shapes,
-	}, d.Daemon, d.log)
+	}, observer{d.Daemon}, d.log)
 	if err != nil {
 		return err
 	}

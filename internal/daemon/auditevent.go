@@ -179,17 +179,6 @@ func (s recordedSkills) Share(ctx context.Context, p tool.Principal, name string
 	return err
 }
 
-// RecordSignIn implements signin.Recorder.
-func (d *Daemon) RecordSignIn(p tool.Principal, upstream, owner, action string, err error) {
-	detail := map[string]string{"action": action}
-	if owner != "" {
-		detail["owner"] = owner
-	}
-	_ = d.event(context.Background(), withError(audit.Event{
-		Kind: audit.KindSignIn, Principal: p, Subject: audit.Subject{Upstream: upstream}, Detail: detail,
-	}, err))
-}
-
 // recordInForce records the configuration and the policies in effect if they differ from those last
 // recorded.
 func (r *reloader) recordInForce(ctx context.Context) {
@@ -201,7 +190,7 @@ func (r *reloader) recordInForce(ctx context.Context) {
 	if err != nil {
 		d.log.Error("configuration not recorded", "err", err)
 	}
-	d.recordPolicyAfter(ctx, last[audit.KindPolicy], d.policies.engine.Load(), nil)
+	observer{d}.recordPolicyAfter(ctx, last[audit.KindPolicy], d.policies.engine.Load(), nil)
 }
 
 // recordConfiguration records the configuration in effect, with the names of the parts that

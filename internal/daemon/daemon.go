@@ -208,27 +208,6 @@ func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
 	return d, nil
 }
 
-func (d *Daemon) updateTools() {
-	d.index.changes.Add(1)
-	d.servers.mcp.NotifyTools()
-	d.reload.reviewed.signalChange()
-}
-
-func (d *Daemon) updateOffers() { d.servers.mcp.NotifyOffers() }
-
-func (d *Daemon) updateResource(upstream, uri, owner string) {
-	d.servers.mcp.NotifyResource(upstream, uri, owner)
-}
-
-func (d *Daemon) announceLists(tools, offers bool) {
-	if tools {
-		d.servers.mcp.NotifyTools()
-	}
-	if offers {
-		d.servers.mcp.NotifyOffers()
-	}
-}
-
 // ServeConnection implements httpapi.Stdio.
 func (d *Daemon) ServeConnection(ctx context.Context, c httpapi.StdioClient, rw io.ReadWriteCloser) error {
 	d.upstreams.StartUpstreams()

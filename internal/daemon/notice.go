@@ -47,16 +47,6 @@ func (d people) addEvent(kind, subject, state, principal string) {
 		Event: api.Event{Type: kind, Subject: subject, State: state, Time: time.Now().UTC()}})
 }
 
-// noteHealth tells clients of the API of the state of an upstream, and people if its sign-in has
-// ended.
-func (d *Daemon) noteHealth(upstream, state string) {
-	if d.servers.expiries.lostSignIn(upstream, state) {
-		d.servers.notices.AddNotice(notices.Notice{Kind: notices.SignIn, Subject: upstream,
-			Link: people{d}.noticePage("/tools"), Command: "biplane connect " + upstream})
-	}
-	people{d}.addEvent(api.EventUpstream, upstream, state, "")
-}
-
 // noteQuarantine notifies people of a quarantined tool.
 func (d *Daemon) noteQuarantine(upstream, name string) {
 	d.servers.notices.AddNotice(notices.Notice{Kind: notices.Quarantine, Subject: upstream + "." + name,

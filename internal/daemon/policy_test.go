@@ -333,12 +333,12 @@ func TestPoliciesAreRecordedOnce(t *testing.T) {
 	s.write(t, everything)
 	s.policies.reloadFolder(t.Context())
 	second := s.policies.engine.Load()
-	d := &Daemon{audit: s.audit, log: slog.New(slog.DiscardHandler)}
+	o := observer{&Daemon{audit: s.audit, log: slog.New(slog.DiscardHandler)}}
 	for _, e := range []*policy.Engine{first, first, second, second, first} {
-		d.recordPolicy(t.Context(), e, nil)
+		o.recordPolicy(t.Context(), e, nil)
 	}
-	d.recordPolicy(t.Context(), first, tool.Errorf(tool.Invalid, "a mistake"))
-	d.recordPolicy(t.Context(), first, nil)
+	o.recordPolicy(t.Context(), first, tool.Errorf(tool.Invalid, "a mistake"))
+	o.recordPolicy(t.Context(), first, nil)
 	all, err := s.audit.Records(t.Context(), audit.Query{Kind: audit.KindPolicy})
 	if err != nil || len(all) != 5 {
 		t.Fatalf("len(all) = %v, err = %v, want err == nil && len(all) == 5", len(all), err)

@@ -152,8 +152,8 @@ func (r *reloader) reloadSettings(ctx context.Context) {
 		return
 	}
 	r.d.upstreams.replaceSources(ctx, added.sources, r.settings.Load().StartWait)
-	r.d.updateTools() // policies may have changed what is visible
-	r.d.updateOffers()
+	observer{r.d}.updateTools() // policies may have changed what is visible
+	observer{r.d}.updateOffers()
 	r.recordInForce(ctx)
 	state := r.state.Load()
 	r.d.log.Info("configuration reloaded", "upstreams", len(added.sources), "restart", strings.Join(state.Restart, " "))
@@ -210,7 +210,7 @@ func (r *reloader) replaceSettings(fresh *config.Config) error {
 	for _, w := range fresh.Warnings {
 		r.d.log.Warn(fmt.Sprintf("%s:%d:%d: %s", fresh.File, w.Line, w.Column, w.Message))
 	}
-	r.d.recordPolicy(context.Background(), e, nil)
+	observer{r.d}.recordPolicy(context.Background(), e, nil)
 	return nil
 }
 
