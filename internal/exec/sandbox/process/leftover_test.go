@@ -27,6 +27,7 @@ func TestLeftovers(t *testing.T) {
 			t.Fatalf("BIPLANE_SOAK: %v", err)
 		}
 	}
+	t.Setenv("TMPDIR", t.TempDir()) // other processes have files in the system's
 	d := newDriver(t, process.Config{})
 	programs := []struct{ runtime, code string }{
 		{"bash", "sleep 1000 & setsid sleep 1000 & mkfifo /tmp/p; exec 5<>/tmp/p; echo x > /workspace/file"},
