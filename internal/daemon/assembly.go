@@ -111,8 +111,8 @@ func (d assembly) createServers(door tool.Caller, own []*tool.Tool) {
 	d.sandboxes.servers = newSandboxServers(d.Daemon, door)
 	d.servers.mcp = mcpserver.New(mcpserver.Config{
 		Door: door, Builtin: own, Filter: d.policies, Catalog: d.index,
-		Endpoint: mcpserver.Endpoint{Mode: mcpserver.Mode(d.cfg.Settings.Mode), Instructions: instructions,
-			Unprefixed: d.cfg.Unprefixed},
+		Endpoint: mcpserver.Endpoint{Mode: mcpserver.Mode(d.cfg.Settings.Mode),
+			Instructions: instructionsIn(d.cfg.Settings.Mode), Unprefixed: d.cfg.Unprefixed},
 		Profiles: endpointsOf(d.cfg.Settings), Version: d.cfg.Version, Log: d.log,
 		Local:     local,
 		Principal: principalOf, AnyHost: d.cfg.Settings.AnyHost(), Desk: d.newDesk(local), Resources: d.upstreams,

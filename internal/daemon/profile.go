@@ -25,12 +25,21 @@ func servesDirect(c *config.Config) bool {
 	})
 }
 
+// instructionsIn returns Biplane's own instructions for a mode. In mode direct there are none, and
+// agents get those of the upstreams.
+func instructionsIn(mode string) string {
+	if mode == string(mcpserver.Direct) {
+		return ""
+	}
+	return instructions
+}
+
 // endpointsOf returns the endpoints of the profiles of a configuration.
 func endpointsOf(c *config.Config) map[string]mcpserver.Endpoint {
 	out := map[string]mcpserver.Endpoint{}
 	for _, p := range c.Profiles {
 		out[p.Name] = mcpserver.Endpoint{Mode: mcpserver.Mode(c.ModeOf(p)),
-			Instructions: cmp.Or(p.Instructions, instructions), Unprefixed: p.Unprefixed}
+			Instructions: cmp.Or(p.Instructions, instructionsIn(c.ModeOf(p))), Unprefixed: p.Unprefixed}
 	}
 	return out
 }

@@ -418,8 +418,7 @@ func (u *upstreams) update(s *source) {
 	s.seen.mu.Lock()
 	snap := s.up.Snapshot()
 	tools, compared := u.trustHints(s, snap.Tools)
-	screening := u.pins.screenTools(name, &s.review, tools)
-	offers := s.narrowOffers(snap.Offers)
+	screening, offers := u.screenSource(s, tools, snap.Offers)
 	u.catalog.Set(catalog.Source{Name: name, Caller: route{u, name}, Tools: screening.kept, Health: snap.Health,
 		Offers: offers, Withheld: screening.withheld})
 	u.pins.publishNotices(name, &s.review, screening)
@@ -459,6 +458,30 @@ func (u *upstreams) update(s *source) {
 	if news || offered {
 		u.catalog.View().Warm() // here rather than in the first search: ten thousand tools take a moment
 	}
+}
+
+// screenSource decides which tools of an upstream are withheld, and whether its instructions are.
+// The caller holds s.seen.mu.
+func (u *upstreams) screenSource(s *source, tools []*tool.Tool, o *tool.Offers) (screening, *tool.Offers) {
+	offers := s.narrowOffers(o)
+	var text *tool.Tool
+	named := func(t *tool.Tool) bool { return t.Name == tool.InstructionsName }
+	if offers != nil && !slices.ContainsFunc(tools, named) {
+		text = offers.Instructions
+	}
+	if text == nil {
+		if offers != nil {
+			offers.Instructions = nil
+		}
+		return u.pins.screenTools(s.up.Name(), &s.review, tools), offers
+	}
+	result := u.pins.screenTools(s.up.Name(), &s.review, append(slices.Clip(tools), text))
+	result.withheld = slices.DeleteFunc(result.withheld, func(w catalog.Withheld) bool { return w.Tool == text })
+	if !slices.Contains(result.kept, text) {
+		offers.Instructions = nil
+	}
+	result.kept = slices.DeleteFunc(slices.Clone(result.kept), func(t *tool.Tool) bool { return t == text })
+	return result, offers
 }
 
 // A resourceObserver passes on which resources of an upstream were updated, and what it announces.

@@ -91,6 +91,9 @@ func IsMethod(method string) bool {
 	return slices.ContainsFunc(methodTools, func(m methodTool) bool { return method == m.method })
 }
 
+// InstructionsName is the name of the tool that holds an upstream's instructions.
+const InstructionsName = "instructions"
+
 // An Offer is a resource, a resource template or a prompt of an upstream.
 type Offer struct {
 	Key string          // its URI, URI template or name, which is unique among its kind at the upstream
@@ -103,6 +106,9 @@ type Offers struct {
 	Resources []Offer
 	Templates []Offer
 	Prompts   []Offer
+	// Instructions describe the upstream to agents, in the description of a tool that can't be
+	// called. So they are scanned, pinned and accepted like the definitions of tools. Nil: none.
+	Instructions *Tool
 	// Tools stand for the methods that use these: "resources.read", "prompts.get",
 	// "resources.list", for example. They are judged and recorded like other tools, but lists of
 	// tools and searches don't have them.

@@ -352,11 +352,15 @@ func (u *upstream) enterOffers() {
 }
 
 // Offers returns what the upstreams offer besides tools, sorted by the name of the upstream: only
-// what can be read or got with the tools in the View.
+// what can be read or got with the tools in the View, and the instructions of upstreams that have
+// any tool in it.
 func (v *View) Offers() []*tool.Offers {
 	var out []*tool.Offers
 	for _, u := range v.upstreams {
 		o := tool.Offers{Upstream: u.name}
+		if len(u.byTool) > 0 {
+			o.Instructions = u.offers.Instructions
+		}
 		for _, t := range u.offers.Tools {
 			e := u.byTool[t.Name]
 			if e == nil || e.Tool.Method != t.Method {
@@ -370,7 +374,7 @@ func (v *View) Offers() []*tool.Offers {
 				o.Prompts = u.offers.Prompts
 			}
 		}
-		if len(o.Tools) > 0 {
+		if len(o.Tools) > 0 || o.Instructions != nil {
 			out = append(out, &o)
 		}
 	}

@@ -54,7 +54,13 @@ func (s *Server) handleTools(next mcp.MethodHandler) mcp.MethodHandler {
 			if err != nil {
 				return nil, err
 			}
-			return declareTasks(res)
+			return declareTasks(offerRequests{s}.addInstructions(ctx, r.ClientInfo(), res))
+		case *mcp.ServerRequest[*mcp.DiscoverParams]:
+			res, err := next(ctx, method, req)
+			if err != nil {
+				return nil, err
+			}
+			return offerRequests{s}.addInstructions(ctx, r.ClientInfo(), res), nil
 		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
 			if !clientOf(ctx).setLogLevel(string(r.Params.Level)) {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,

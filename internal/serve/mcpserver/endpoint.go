@@ -11,7 +11,7 @@ import (
 // An Endpoint says how the server presents itself to the clients of a profile.
 type Endpoint struct {
 	Mode         Mode   // default Code
-	Instructions string // describe the server to an agent when it connects; unused in mode Direct
+	Instructions string // describe the server to an agent; in mode Direct, "" means those of the upstreams
 	Unprefixed   bool   // in mode Direct, list tools under their own names if these are unique
 }
 
@@ -30,9 +30,6 @@ type endpoint struct {
 func newEndpoint(s *Server, e Endpoint) *endpoint {
 	if e.Mode == "" {
 		e.Mode = Code
-	}
-	if e.Mode == Direct {
-		e.Instructions = ""
 	}
 	out := &endpoint{Endpoint: e, sessions: s.newSDK(e), stateless: s.newSDK(e)}
 	out.overSessions = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return out.sessions },

@@ -100,6 +100,7 @@ func (h handshake) shakeHands(ctx context.Context, known string, patience time.D
 type discovery struct {
 	Versions     []string        `json:"supportedVersions"`
 	Capabilities json.RawMessage `json:"capabilities"`
+	Instructions json.RawMessage `json:"instructions"`
 	Meta         json.RawMessage `json:"_meta"`
 }
 
@@ -119,6 +120,7 @@ func (h handshake) finishHandshake(ctx context.Context, f finding) error {
 		_ = json.Unmarshal(f.Meta, &m)
 		h.profile.version = revision2026
 		h.storeServerInfo(m.Server, f.Capabilities)
+		h.instructions = decodeString(f.Instructions)
 		h.modern.Store(true)
 		h.meta = modernMeta(h.me)
 		h.t.useRevision(revision2026)
@@ -203,6 +205,7 @@ func (h handshake) initializeSession(ctx context.Context, version string) error 
 		Version      string          `json:"protocolVersion"`
 		Capabilities json.RawMessage `json:"capabilities"`
 		Server       json.RawMessage `json:"serverInfo"`
+		Instructions json.RawMessage `json:"instructions"`
 	}
 	if err := json.Unmarshal(answer, &v); err != nil {
 		return faultf(faultGarbled, "answered initialize with an invalid result: %w", err)
@@ -212,6 +215,7 @@ func (h handshake) initializeSession(ctx context.Context, version string) error 
 	}
 	h.profile.version = v.Version
 	h.storeServerInfo(v.Server, v.Capabilities)
+	h.instructions = decodeString(v.Instructions)
 	h.t.useRevision(v.Version)
 	err = h.t.send(ctx, &message{method: "notifications/initialized",
 		body: appendRequest(nil, 0, "notifications/initialized", nil, nil)})
@@ -230,6 +234,8 @@ type features struct {
 
 	resources, prompts, completions, subscribes bool // it offers them
 	tasks                                       bool // calls of its tools can be tasks
+
+	instructions string // its description of itself for models
 }
 
 // storeServerInfo stores what the server says about itself. Invalid parts are ignored.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -14,12 +15,13 @@ import (
 
 // Limits of a list of resources, templates or prompts, and of each definition in it.
 const (
-	maxOffers     = 1000
-	maxOfferPages = 50
-	maxOfferBytes = 8 << 20
-	maxOffer      = 64 << 10
-	maxOfferKey   = 4 << 10          // of a URI or a name
-	offerTime     = 10 * time.Second // for all lists: calls of tools wait for them
+	maxOffers       = 1000
+	maxOfferPages   = 50
+	maxOfferBytes   = 8 << 20
+	maxOffer        = 64 << 10
+	maxOfferKey     = 4 << 10 // of a URI or a name
+	maxInstructions = 8 << 10
+	offerTime       = 10 * time.Second // for all lists: calls of tools wait for them
 )
 
 // listOffers lists the resources, templates and prompts of a server. A list that fails is cut
@@ -41,6 +43,7 @@ func (s *session) listOffers(ctx context.Context, upstream string, patience time
 		methods = append(methods, tool.Subscribe)
 	}
 	o := tool.NewOffers(upstream, methods...)
+	o.Instructions = describeServer(upstream, s.instructions)
 	var errs []error
 	list := func(to *[]tool.Offer, method, member, key string) {
 		all, err := s.listKind(ctx, query{method: method, idle: patience}, member, key)
@@ -57,6 +60,21 @@ func (s *session) listOffers(ctx context.Context, upstream string, patience time
 		list(&o.Prompts, "prompts/list", "prompts", "name")
 	}
 	return o, errors.Join(errs...)
+}
+
+// describeServer returns a definition with the instructions of a server. Very long ones are cut.
+func describeServer(upstream, text string) *tool.Tool {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	raw := append([]byte(`{"name":"`+tool.InstructionsName+`","description":`),
+		quoteString(clipText(text, maxInstructions))...)
+	t, err := parseTool(append(raw, '}'))
+	if err != nil {
+		return nil
+	}
+	t.Upstream = upstream
+	return t
 }
 
 // listKind lists one kind, page by page, up to the limits. Invalid and repeated definitions are
@@ -128,6 +146,9 @@ func sameOffers(a, b *tool.Offers) bool {
 	}
 	same := func(x, y tool.Offer) bool { return x.Key == y.Key && bytes.Equal(x.Raw, y.Raw) }
 	named := func(x, y *tool.Tool) bool { return x.Name == y.Name }
+	if x, y := a.Instructions, b.Instructions; x != y && (x == nil || y == nil || !bytes.Equal(x.Raw, y.Raw)) {
+		return false
+	}
 	return slices.EqualFunc(a.Tools, b.Tools, named) && slices.EqualFunc(a.Resources, b.Resources, same) &&
 		slices.EqualFunc(a.Templates, b.Templates, same) && slices.EqualFunc(a.Prompts, b.Prompts, same)
 }

@@ -3,7 +3,7 @@
 // definition that differs from the pinned one needs a person's acceptance.
 //
 // What a model reads of a definition is pinned: title, description and schemas. Package hint judges
-// the hints (MCP ToolAnnotations).
+// the hints (MCP ToolAnnotations). A server's instructions are pinned as those of a tool.
 package pin
 
 import (

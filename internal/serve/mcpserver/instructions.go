@@ -1,0 +1,50 @@
+package mcpserver
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// maxInstructions is the maximum size of the instructions of all upstreams together.
+const maxInstructions = 32 << 10
+
+// instructionTime is how long a handshake waits for upstreams that are starting. Clients don't wait
+// long for it.
+const instructionTime = 5 * time.Second
+
+// addInstructions adds to the answer to a handshake, in mode Direct, the instructions of the
+// upstreams that a client sees, unless the endpoint has its own.
+func (s offerRequests) addInstructions(ctx context.Context, software *mcp.Implementation, res mcp.Result) mcp.Result {
+	p := s.principalOf(ctx, software)
+	if e := s.endpoints.endpointOf(p); e.Mode != Direct || e.Instructions != "" {
+		return res
+	}
+	ctx, cancel := context.WithTimeout(ctx, instructionTime)
+	defer cancel()
+	visible, _ := s.cfg.Catalog.ListOffers(ctx, p)
+	var names, texts []string
+	size := 0
+	for _, o := range visible {
+		if o.Instructions == nil || size+len(o.Instructions.Description) > maxInstructions {
+			continue
+		}
+		size += len(o.Instructions.Description)
+		names, texts = append(names, o.Upstream), append(texts, o.Instructions.Description)
+	}
+	if len(texts) > 1 {
+		for i, name := range names {
+			texts[i] = "# " + name + "\n\n" + texts[i]
+		}
+	}
+	text := strings.Join(texts, "\n\n")
+	switch r := res.(type) {
+	case *mcp.InitializeResult:
+		r.Instructions = text
+	case *mcp.DiscoverResult:
+		r.Instructions = text
+	}
+	return res
+}

@@ -1,0 +1,37 @@
+package mcpserver_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// startingUpstreams are upstreams that don't start.
+type startingUpstreams struct{ upstreams }
+
+func (u startingUpstreams) ListOffers(ctx context.Context, p tool.Principal) (visible, all []*tool.Offers) {
+	<-ctx.Done()
+	return u.upstreams.ListOffers(ctx, p)
+}
+
+// TestInstructionsOfSlowServers checks that a handshake waits a few seconds only.
+func TestInstructionsOfSlowServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(newDoor(), mcpserver.Direct)
+		cfg.Catalog = startingUpstreams{upstreams{list: upstreamTools}}
+		began := time.Now()
+		var out bytes.Buffer
+		if err := mcpserver.New(cfg).ServeStdio(t.Context(), strings.NewReader(hello), &out); err != nil {
+			t.Errorf("ServeStdio: %v", err)
+		}
+		if got := time.Since(began); got != 5*time.Second || !strings.Contains(out.String(), `"protocolVersion"`) {
+			t.Errorf("answered %q after %v, want the handshake after 5s", out.String(), got)
+		}
+	})
+}
