@@ -113,6 +113,9 @@ func miss(selector string) chromedp.Action {
 	return chromedp.WaitNotPresent(selector, chromedp.ByQuery)
 }
 
+// loaded waits until the page's script listens for keys.
+func loaded() chromedp.Action { return chromedp.Poll(`document.readyState === "complete"`, nil) }
+
 // click clicks on an element when it is visible.
 func click(selector string) chromedp.Action { return chromedp.Click(selector, chromedp.ByQuery) }
 
@@ -211,13 +214,13 @@ func (c *chrome) stepJournal(t *testing.T, id string) {
 	if !strings.Contains(text, "is answered") {
 		t.Errorf("a step back from the end is %q", text)
 	}
-	c.do(t, c.ctx, chromedp.KeyEvent("["), chromedp.WaitVisible(`.calls .state.pending`), showSteps,
+	c.do(t, c.ctx, loaded(), chromedp.KeyEvent("["), chromedp.WaitVisible(`.calls .state.pending`), showSteps,
 		chromedp.Text("pre.console", &value))
 	if !strings.Contains(text, "is made") || !strings.Contains(value, "begins") {
 		t.Errorf("two steps back are %q, with the console %q", text, value)
 	}
-	c.do(t, c.ctx, chromedp.KeyEvent("]"), chromedp.WaitNotPresent(`.calls .state.pending`), chromedp.KeyEvent("]"),
-		chromedp.WaitVisible("#value"))
+	c.do(t, c.ctx, loaded(), chromedp.KeyEvent("]"), chromedp.WaitNotPresent(`.calls .state.pending`), see("#steps"),
+		loaded(), chromedp.KeyEvent("]"), chromedp.WaitVisible("#value"))
 }
 
 // checkProblems fails the test if scripts or the policy for content reported something.
