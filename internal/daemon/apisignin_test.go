@@ -235,6 +235,7 @@ const authorized = `authorize: tenant=7 type=code client=biplane scope="read wri
 // TestAPISignInPerPerson signs two principals in to an API whose document says where. Each call
 // uses the account of its principal.
 func TestAPISignInPerPerson(t *testing.T) {
+	t.Parallel()
 	p := newAPIPeer(t)
 	s := newAPIScene(t, p, personal, "")
 	s.wantRun("ann", "needs sign-in (each principal signs in, also at "+s.d.URL()+"/connect/peer)")
@@ -284,6 +285,7 @@ func TestAPISignInPerPerson(t *testing.T) {
 
 // TestAPISignInShared signs in for all principals, with a redirect to Biplane's machine.
 func TestAPISignInShared(t *testing.T) {
+	t.Parallel()
 	p := newAPIPeer(t)
 	p.inForm = true
 	s := newAPIScene(t, p, "", ", scopes: [all]")
@@ -330,6 +332,7 @@ func TestAPISignInShared(t *testing.T) {
 // TestAPISignInOnPage signs in with a browser, at an issuer whose metadata name the endpoints.
 // Revoking the key revokes the tokens there.
 func TestAPISignInOnPage(t *testing.T) {
+	t.Parallel()
 	p := newAPIPeer(t)
 	p.metadata = true
 	s := newAPIScene(t, p, personal, ", issuer: '"+p.URL+"'")
@@ -359,6 +362,7 @@ func TestAPISignInOnPage(t *testing.T) {
 
 // TestAPISignInAttacks lets others try to complete a sign-in, and servers try to get its code.
 func TestAPISignInAttacks(t *testing.T) {
+	t.Parallel()
 	p := newAPIPeer(t)
 	s := newAPIScene(t, p, personal, "")
 	ctx := t.Context()
@@ -402,6 +406,7 @@ func TestAPISignInAttacks(t *testing.T) {
 // TestAPISignInEndpoints checks that codes and secrets go to no host that only the document names,
 // and that a token endpoint can't redirect them.
 func TestAPISignInEndpoints(t *testing.T) {
+	t.Parallel()
 	var stolen []string
 	var mu sync.Mutex
 	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -449,6 +454,7 @@ func TestAPISignInEndpoints(t *testing.T) {
 // TestAPISignInOpenID discovers the OpenID provider that a document names: at the host of the API
 // only, unless the configuration names another one.
 func TestAPISignInOpenID(t *testing.T) {
+	t.Parallel()
 	var reached atomic.Int32
 	evil := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer evil.Close()

@@ -33,6 +33,7 @@ const (
 // while an approval is pending. Each one then checks that the upstream received exactly the
 // expected writes, each once.
 func TestApprovalScenarios(t *testing.T) {
+	t.Parallel()
 	shared := newHouse(t, askForWrites)
 	n := 0
 	for _, row := range slices.Concat(decisions, deciders, changes, restarts, plans) {

@@ -14,6 +14,7 @@ import (
 // upstream. Each attempt is recorded as a denied call, whether the check rejects the program or it
 // runs. The error is the same as for a tool that doesn't exist.
 func TestAttemptsAreOnRecord(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "policies"), 0o700); err != nil {
 		t.Fatalf("os.MkdirAll: %v", err)

@@ -40,6 +40,7 @@ func records(t *testing.T, c *api.Client, kind string) []api.AuditRecord {
 }
 
 func TestRecordOfConfigurations(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	begin := func(text string) []api.AuditRecord {
 		s := parsed(t, text)
@@ -97,6 +98,7 @@ func begun(t *testing.T, s *config.Config) *api.Client {
 
 // TestRecordOfStops checks that stopping an execution is recorded first, with the caller.
 func TestRecordOfStops(t *testing.T) {
+	t.Parallel()
 	at, err := daemon.Attach(t.Context(), daemon.Config{DataDir: t.TempDir(), Version: "test"})
 	if err != nil {
 		t.Fatalf("daemon.Attach: %v", err)
@@ -139,6 +141,7 @@ func TestRecordOfStops(t *testing.T) {
 }
 
 func TestLedger(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	c := begun(t, nil)
 	calls := records(t, c, "call")
@@ -193,6 +196,7 @@ func TestLedger(t *testing.T) {
 }
 
 func TestLedgerProofs(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	c := begun(t, nil)
 	state, err := c.Audit().ReadState(ctx)
@@ -240,6 +244,7 @@ func TestLedgerProofs(t *testing.T) {
 }
 
 func TestLedgerExports(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}

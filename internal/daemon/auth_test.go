@@ -55,6 +55,7 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 
 // TestTLS listens on all addresses, with sign-in and TLS.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	pool := certificate(t, dir)
 	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: true }\ntls: { cert: cert.pem, key: key.pem }")

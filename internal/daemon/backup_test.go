@@ -26,6 +26,7 @@ func backupKey(t *testing.T) *age.X25519Identity {
 // TestBackupUnderLoad makes backups while programs run and write sessions. Each restored folder
 // has an intact record that is as long as the checkpoint before the backup, and its sessions.
 func TestBackupUnderLoad(t *testing.T) {
+	t.Parallel()
 	p, dir, out, k := newPeer(t), t.TempDir(), t.TempDir(), backupKey(t)
 	text := "mcpServers: { peer: { url: '" + p.URL + "' } }\n"
 	d, _ := run(t, dir, text)
@@ -77,6 +78,7 @@ func TestBackupUnderLoad(t *testing.T) {
 // TestRestoreEndsExecutions checks that a program that ran at the time of the backup doesn't
 // continue in the restored folder: its later writes would be made twice.
 func TestRestoreEndsExecutions(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d, p, stop := runTill(t, dir, mayDecide)
 	key := approverKey(t, d)
@@ -116,6 +118,7 @@ func moveFolder(t *testing.T, d *daemon.Daemon, dir string, stop func()) string 
 // TestRestoreEndsApprovals checks that an approval that no call had used at the time of the backup
 // permits none in the restored folder: the call may have been made since.
 func TestRestoreEndsApprovals(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d, p, stop := runTill(t, dir, "mode: direct\n"+mayDecide)
 	raw(t, d, approverKey(t, d), "till_put", `{"n":1}`, "")
@@ -133,6 +136,7 @@ func TestRestoreEndsApprovals(t *testing.T) {
 
 // TestDamagedBackup checks that nothing is restored from a damaged file, or with another key.
 func TestDamagedBackup(t *testing.T) {
+	t.Parallel()
 	dir, out, k := t.TempDir(), t.TempDir(), backupKey(t)
 	d, stop := run(t, dir, "")
 	execute(t, d.Client(), `1`)

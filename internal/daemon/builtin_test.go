@@ -10,6 +10,7 @@ import (
 // TestOwnSchemas validates the schemas of Biplane's own tools against the metaschema, since the
 // catalog doesn't check them.
 func TestOwnSchemas(t *testing.T) {
+	t.Parallel()
 	tools := append(builtin(), networkTools()...)
 	if len(tools) < 5 {
 		t.Fatalf("only %d tools", len(tools))

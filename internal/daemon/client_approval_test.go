@@ -189,6 +189,7 @@ func pending(t *testing.T, d *daemon.Daemon, n int) (all []api.Approval) {
 
 // TestDecidedAtTheClient checks decisions in the agent's own client, for each way to ask there.
 func TestDecidedAtTheClient(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		config string
@@ -244,6 +245,7 @@ func TestDecidedAtTheClient(t *testing.T) {
 
 // TestWhoIsAskedAtTheClient checks that only users who may decide are asked.
 func TestWhoIsAskedAtTheClient(t *testing.T) {
+	t.Parallel()
 	t.Run("not an approver", func(t *testing.T) {
 		t.Parallel()
 		d, p, _ := runTill(t, t.TempDir(), mayDecide)
@@ -290,6 +292,7 @@ func TestWhoIsAskedAtTheClient(t *testing.T) {
 
 // TestCallsAtTheClient is the same for direct calls of a client.
 func TestCallsAtTheClient(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		answer func(context.Context, *mcp.ElicitParams) *mcp.ElicitResult
@@ -333,6 +336,7 @@ func textOf(r *mcp.CallToolResult) (text string) {
 
 // TestDecidedElsewhere checks that an open form is canceled when the request is decided elsewhere.
 func TestDecidedElsewhere(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]string{"program": "code", "call": "direct"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -421,6 +425,7 @@ func answer(state, content string) string {
 // TestAnswersToAnotherQuestion checks that an answer decides only what its form showed, only for
 // the user to whom it was shown, and only once.
 func TestAnswersToAnotherQuestion(t *testing.T) {
+	t.Parallel()
 	const yes = `{"decision":"approve"}`
 	dir := t.TempDir()
 	d, p, stop := runTill(t, dir, mayDecide)
@@ -481,6 +486,7 @@ func TestAnswersToAnotherQuestion(t *testing.T) {
 
 // TestReplayedCalls checks that an answer to a direct call allows only one call.
 func TestReplayedCalls(t *testing.T) {
+	t.Parallel()
 	d, p, _ := runTill(t, t.TempDir(), "mode: direct\n"+mayDecide)
 	ann := approverKey(t, d)
 	const args, yes = `{"n":7}`, `{"decision":"approve"}`
@@ -501,6 +507,7 @@ func TestReplayedCalls(t *testing.T) {
 
 // TestPlansAtTheClient checks that a plan is one question, which shows all of its writes.
 func TestPlansAtTheClient(t *testing.T) {
+	t.Parallel()
 	for channel, version := range channels {
 		t.Run(channel, func(t *testing.T) {
 			t.Parallel()
@@ -523,6 +530,7 @@ func TestPlansAtTheClient(t *testing.T) {
 
 // TestARealClientIsAsked runs the TypeScript SDK's client in both eras of the protocol.
 func TestARealClientIsAsked(t *testing.T) {
+	t.Parallel()
 	node, module := peertest.Node(t), peertest.Module(t, "@modelcontextprotocol/client/dist/index.mjs")
 	d, p, _ := runTill(t, t.TempDir(), mayDecide)
 	key := approverKey(t, d)
@@ -546,6 +554,7 @@ func TestARealClientIsAsked(t *testing.T) {
 // TestWhatHappensBetween checks changes before the user answers: to what was asked about, by a
 // decision elsewhere, or by a restart.
 func TestWhatHappensBetween(t *testing.T) {
+	t.Parallel()
 	const args, yes = `{"n":1}`, `{"decision":"approve"}`
 	code := `{"code":"return await callTool(\"till.put\", { n: 1 })"}`
 	for _, c := range []struct {

@@ -34,6 +34,7 @@ func formValue(t *testing.T, page, name string) string {
 // TestConsolePolicyEdit edits the policies on the page: it is shown mistakes and what recorded
 // calls would be decided, and only then saves.
 func TestConsolePolicyEdit(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "policies", "own.cedar")
 	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
@@ -107,6 +108,7 @@ func TestConsolePolicyEdit(t *testing.T) {
 // TestConsolePolicyHidden checks that a form does not change characters that can't be seen: a file
 // with any is shown, and not saved.
 func TestConsolePolicyHidden(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "policies", "own.cedar")
 	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
@@ -140,6 +142,7 @@ func TestConsolePolicyHidden(t *testing.T) {
 
 // TestPolicyEditAttacks sends edits that must change nothing.
 func TestPolicyEditAttacks(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "policies")
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -188,6 +191,7 @@ func TestPolicyEditAttacks(t *testing.T) {
 
 // TestPolicyEditFixed checks that policies that are not files say how they can be edited.
 func TestPolicyEditFixed(t *testing.T) {
+	t.Parallel()
 	d, stop := run(t, t.TempDir(), "auth: { keys: true }\npolicy: ask-for-writes\n")
 	defer stop()
 	c := api.PolicyFolder{Client: d.Client()}

@@ -34,6 +34,7 @@ func newConsoleBox(t *testing.T) (*tierRig, *browser, api.SandboxClient, string)
 
 // TestConsoleSandbox shows a sandbox of one's own, browses its files, and changes its state.
 func TestConsoleSandbox(t *testing.T) {
+	t.Parallel()
 	r, ann, c, page := newConsoleBox(t)
 	stateOf := func() string {
 		t.Helper()
@@ -92,6 +93,7 @@ func TestConsoleSandbox(t *testing.T) {
 // TestConsoleSandboxFiles uploads files to a sandbox and downloads them, with names and paths that
 // attack the page and the host.
 func TestConsoleSandboxFiles(t *testing.T) {
+	t.Parallel()
 	r, ann, c, page := newConsoleBox(t)
 	secret := filepath.Join(t.TempDir(), "secret.txt")
 	if err := os.WriteFile(secret, []byte("of the host"), 0o644); err != nil {

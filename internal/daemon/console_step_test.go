@@ -15,6 +15,7 @@ var stepLink = regexp.MustCompile(`href="(/executions/[^"]*)" rel="next"`)
 
 // TestConsoleSteps steps through an execution by its links, from its start to its end.
 func TestConsoleSteps(t *testing.T) {
+	t.Parallel()
 	d := runShop(t)
 	ann := signedIn(t, d, "ann", "user")
 	code := "console.log('first')\nawait stock.shop.find({ id: 1, note: `" + hostile + "` })\nconsole.log('second')\n" +

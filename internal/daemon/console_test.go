@@ -47,6 +47,7 @@ func runHostile(t *testing.T, d *daemon.Daemon, key string) (failed, waiting str
 
 // TestConsole reads the pages of executions as their owner, as an admin and as a viewer.
 func TestConsole(t *testing.T) {
+	t.Parallel()
 	d, _, stop := runTill(t, t.TempDir(), "auth: { keys: true }\n")
 	defer stop()
 	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
@@ -94,6 +95,7 @@ func TestConsole(t *testing.T) {
 
 // TestConsoleIsLive reads the stream of an execution until it ends.
 func TestConsoleIsLive(t *testing.T) {
+	t.Parallel()
 	d, _, stop := runTill(t, t.TempDir(), "auth: { keys: true }\n")
 	defer stop()
 	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
@@ -137,6 +139,7 @@ func TestConsoleIsLive(t *testing.T) {
 // TestVersionOfWaiting checks that the version of an execution stays the same while it only waits,
 // so that those who watch it are sent nothing.
 func TestVersionOfWaiting(t *testing.T) {
+	t.Parallel()
 	d, _, stop := runTill(t, t.TempDir(), "auth: { keys: true }\n")
 	defer stop()
 	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
@@ -162,6 +165,7 @@ func TestVersionOfWaiting(t *testing.T) {
 
 // TestConsoleQuarantine shows a changed definition as a diff, and accepts it.
 func TestConsoleQuarantine(t *testing.T) {
+	t.Parallel()
 	p := newShifty(t)
 	p.describe("get_price", "Returns a price.")
 	d, stop := run(t, t.TempDir(), "auth: { keys: true }\ndefinitions: {}\nmcpServers: { shop: { url: '"+p.url+"' } }")
@@ -192,6 +196,7 @@ func TestConsoleQuarantine(t *testing.T) {
 // TestConsoleApprovals compares a request with an earlier one of the same tool, and lists what
 // waits for approval.
 func TestConsoleApprovals(t *testing.T) {
+	t.Parallel()
 	d, _, stop := runTill(t, t.TempDir(), "auth: { keys: true }\n")
 	defer stop()
 	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
@@ -232,6 +237,7 @@ func TestConsoleApprovals(t *testing.T) {
 
 // TestConsoleKeys creates, rotates and revokes a key on the page, which others may not use.
 func TestConsoleKeys(t *testing.T) {
+	t.Parallel()
 	d, stop := run(t, t.TempDir(), "auth: { keys: true }\n")
 	defer stop()
 	boss, eve := signedIn(t, d, "boss", "admin"), signedIn(t, d, "eve", "viewer")

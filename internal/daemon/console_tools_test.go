@@ -49,6 +49,7 @@ func signedIn(t *testing.T, d *daemon.Daemon, name string, roles ...string) *bro
 
 // TestConsoleTools reads the catalog, tries a tool, and runs a program from the playground.
 func TestConsoleTools(t *testing.T) {
+	t.Parallel()
 	d := runShop(t)
 	tools, err := d.Client().Tools(t.Context())
 	if err != nil || len(tools) != 1 {
@@ -101,6 +102,7 @@ func TestConsoleTools(t *testing.T) {
 
 // TestConsoleViewer tries everything that a viewer may not do, on each form of the console.
 func TestConsoleViewer(t *testing.T) {
+	t.Parallel()
 	d := runShop(t)
 	eve := signedIn(t, d, "eve", "viewer")
 	forms := map[string]url.Values{
@@ -128,6 +130,7 @@ func TestConsoleViewer(t *testing.T) {
 
 // TestConsoleSessions browses, downloads, forks and ends a session.
 func TestConsoleSessions(t *testing.T) {
+	t.Parallel()
 	d := runShop(t)
 	key := makeKey(t, d, api.KeyRequest{Name: "ann", Scopes: []string{"mcp", "api"}})
 	x, err := clientOf(d, key).Run(t.Context(), api.RunRequest{Session: "work", Language: "python",
@@ -198,6 +201,7 @@ func TestConsoleSessions(t *testing.T) {
 
 // TestConsoleRecord reads the record, usage and policies as an auditor, and as others who may not.
 func TestConsoleRecord(t *testing.T) {
+	t.Parallel()
 	d := runShop(t)
 	key := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
 	runs, err := clientOf(d, key).Run(t.Context(),

@@ -15,6 +15,7 @@ import (
 // TestConsoleTrial tries changed programs against the recorded answers of an execution, on the page
 // and with calls that are made.
 func TestConsoleTrial(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	d, stop := run(t, t.TempDir(), "policy: ask-for-writes\nauth: { keys: true }\n"+
 		"mcpServers: { peer: { url: '"+p.URL+"' } }\n")
@@ -71,6 +72,7 @@ func TestConsoleTrial(t *testing.T) {
 // TestTrialReads checks the calls that a trial makes: only reads, under policy, on the
 // record, for the owner of the execution.
 func TestTrialReads(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	d, stop := run(t, t.TempDir(), "policy: ask-for-writes\nauth: { keys: true }\n"+
 		"mcpServers: { peer: { url: '"+p.URL+"' } }\n")
@@ -123,6 +125,7 @@ func TestTrialReads(t *testing.T) {
 // TestTrialReadsUnderPolicy checks that a trial makes no call where policy asks a person about the
 // program, or about the call.
 func TestTrialReadsUnderPolicy(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	const files = "permit (principal, action in [Action::\"read\", Action::\"write\"], resource is File);\n"
 	const reads = "permit (principal, action == Action::\"call\", resource);\n"

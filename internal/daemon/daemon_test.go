@@ -203,6 +203,7 @@ func settled(t *testing.T, before int) {
 // TestSilentUpstream checks that nothing waits longer than start_wait for an upstream that accepts
 // connections but sends nothing.
 func TestSilentUpstream(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("net.Listen: %v", err)
@@ -261,6 +262,7 @@ func TestStopped(t *testing.T) {
 }
 
 func TestSaysWhatItIs(t *testing.T) {
+	t.Parallel()
 	var log lockedBuffer
 	s := config.Default()
 	s.Policy = "open"
@@ -300,6 +302,7 @@ func (l *lockedBuffer) String() string {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for addr, want := range map[string]string{"0.0.0.0:0": "without sign-in", "[::]:0": "without sign-in",
 		"example.com:80": "without sign-in", "nonsense": "listen address"} {
@@ -324,6 +327,7 @@ func TestRefusals(t *testing.T) {
 // TestAgentsSeeLittle checks that an agent reads less than 1,000 tokens before it does anything,
 // and the same each time.
 func TestAgentsSeeLittle(t *testing.T) {
+	t.Parallel()
 	d, _ := run(t, t.TempDir(), "mode: code")
 	list := func() string {
 		body := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list",` +

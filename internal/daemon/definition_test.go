@@ -61,6 +61,7 @@ func anyNotice(api.DefinitionNotice) bool { return true }
 // TestChangedDefinition changes a definition while the daemon runs. The tool must not be found,
 // typed or called until the change is accepted.
 func TestChangedDefinition(t *testing.T) {
+	t.Parallel()
 	dir, p := t.TempDir(), newShifty(t)
 	p.describe("get_price", "Returns a price.")
 	d, stop := run(t, dir, "definitions: {}\nmcpServers: { shop: { url: '"+p.url+"' } }")
@@ -132,6 +133,7 @@ func TestChangedDefinition(t *testing.T) {
 
 // TestLockFails checks that a lock file that can't be read or written withholds tools.
 func TestLockFails(t *testing.T) {
+	t.Parallel()
 	dir, p := t.TempDir(), newShifty(t)
 	p.describe("get_price", "Returns a price.")
 	text := "policy: open\ndefinitions: {}\nmcpServers: { shop: { url: '" + p.url + "' } }"
@@ -170,6 +172,7 @@ func TestLockFails(t *testing.T) {
 
 // TestLookalikeOfLater checks that a tool is found to look like one of a server that comes later.
 func TestLookalikeOfLater(t *testing.T) {
+	t.Parallel()
 	first, second := newShifty(t), newShifty(t)
 	first.mcp.RemoveTools("drop_table")
 	second.mcp.RemoveTools("drop_table")

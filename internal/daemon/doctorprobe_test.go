@@ -13,6 +13,7 @@ import (
 // TestMissingSandboxes checks that a kind of sandbox that can't run here is a failure only if it is
 // the cheapest of the configured tier.
 func TestMissingSandboxes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("the probes take some seconds")
 	}

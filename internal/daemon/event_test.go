@@ -15,6 +15,7 @@ var errStop = errors.New("enough")
 // TestEvents follows an execution that waits for approval, disconnects, and continues after the
 // last event that it saw.
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	d, stop := run(t, t.TempDir(), "policy: ask-for-writes\nmcpServers: { peer: { url: '"+p.URL+"' } }")
 	defer stop()
@@ -82,6 +83,7 @@ func TestEvents(t *testing.T) {
 
 // TestEventsOfRevokedKey revokes a key while it follows events: its stream ends at once.
 func TestEventsOfRevokedKey(t *testing.T) {
+	t.Parallel()
 	d, stop := run(t, t.TempDir(), "auth: { keys: true }\n")
 	defer stop()
 	c := clientOf(d, makeKey(t, d, api.KeyRequest{Name: "ci", Scopes: []string{"api"}}))

@@ -101,6 +101,7 @@ func fair(t *testing.T) (d *daemon.Daemon, p *peer, eve, ann, boss string) {
 }
 
 func TestSlowBodiesOfAStranger(t *testing.T) {
+	t.Parallel()
 	d, _, _, ann, boss := fair(t)
 	for range 300 {
 		slowBody(t, d, "POST /sign-in HTTP/1.1", "Content-Type: application/x-www-form-urlencoded", "Origin: "+d.URL(),
@@ -116,6 +117,7 @@ func TestSlowBodiesOfAStranger(t *testing.T) {
 }
 
 func TestSlowBodiesOfAPrincipal(t *testing.T) {
+	t.Parallel()
 	d, _, eve, ann, boss := fair(t)
 	for _, path := range []string{"/api/v1/executions", "/mcp"} {
 		for range 280 {
@@ -129,6 +131,7 @@ func TestSlowBodiesOfAPrincipal(t *testing.T) {
 // TestManyProgramsOfAPrincipal checks that waiting programs of one principal leave slots for those
 // of others, and that the error names whose limit was reached.
 func TestManyProgramsOfAPrincipal(t *testing.T) {
+	t.Parallel()
 	d, _, eve, ann, boss := fair(t)
 	const most, more = 256, 20
 	refused := make(chan string, most+more)

@@ -9,6 +9,7 @@ import (
 
 // TestFiles sends files to programs and sessions, as an agent's client does.
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	d, _ := run(t, t.TempDir(), "mode: code")
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	s, err := client.Connect(t.Context(),

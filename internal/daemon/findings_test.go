@@ -12,6 +12,7 @@ import (
 // TestFindingsAreOnRecord checks that the record of execute lists the rules of a program's
 // findings, once each and sorted, and that the record of a program without findings has none.
 func TestFindingsAreOnRecord(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "mcpServers: { peer: { url: '"+p.URL+"' } }\n")
 	if _, err := d.Client().Upstreams(t.Context()); err != nil {
@@ -47,6 +48,7 @@ func TestFindingsAreOnRecord(t *testing.T) {
 // TestFindingsAreShownToApprovers checks that a request shows the findings of its program: over the
 // API, on the page, and after a restart.
 func TestFindingsAreShownToApprovers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d, p, stop := runTill(t, dir, "auth: { keys: true }\n")
 	boss := makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"api"}, Roles: []string{"approver"}})
@@ -102,6 +104,7 @@ func TestFindingsAreShownToApprovers(t *testing.T) {
 // TestPolicyRefusesFindings checks that policies decide by what the review found: on the program,
 // on its calls, and on its files.
 func TestPolicyRefusesFindings(t *testing.T) {
+	t.Parallel()
 	r := newTierRig(t)
 	r.start(`
 @id("all") permit (principal, action, resource);

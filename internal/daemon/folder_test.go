@@ -32,6 +32,7 @@ func caught(name, expression string) string {
 // TestFolderNetwork checks that tools of a folder reach the hosts that the configuration grants to
 // it, and no others, whatever programs may reach.
 func TestFolderNetwork(t *testing.T) {
+	t.Parallel()
 	url, hits := web(t)
 	get := func(at string) string { return `(await fetch("` + at + `")).status` }
 	tools := map[string]string{
@@ -74,6 +75,7 @@ func TestFolderNetwork(t *testing.T) {
 
 // TestFolderDepth checks how tools of folders may call each other.
 func TestFolderDepth(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	next := func(name, other string) string {
 		return "export async function " + name + "() { return [\"" + name + "\", await local." + other + "()]; }\n"
@@ -114,6 +116,7 @@ func TestFolderDepth(t *testing.T) {
 
 // TestFolderTier checks that files never run at a weaker tier than the configuration says.
 func TestFolderTier(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeTools(t, dir, map[string]string{"a.ts": "export function a() {}"})
 	d, _ := run(t, dir, "policy: open\nfolders: { local: { path: ./tools, tier: gvisor } }\n")
@@ -127,6 +130,7 @@ func TestFolderTier(t *testing.T) {
 
 // TestFolderExecutables runs executables that manifests describe, in process sandboxes.
 func TestFolderExecutables(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeTools(t, dir, map[string]string{
 		"db/count.tool.yaml": "description: Counts words.\nread_only: true\nparameters:\n  type: object\n" +

@@ -17,6 +17,7 @@ import (
 // TestAPIsBehindTheDoor checks that policy judges documents of GraphQL by what they do, before they
 // are sent, and that programs see the status of failed requests.
 func TestAPIsBehindTheDoor(t *testing.T) {
+	t.Parallel()
 	var mutations atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -112,6 +112,7 @@ func weakerRecords(t *testing.T, d *daemon.Daemon, action string) (n int) {
 // TestWeakerHintWaits checks a tool that starts to call itself read-only. It must still need
 // approval, after a notification and after a restart, until the hint is accepted.
 func TestWeakerHintWaits(t *testing.T) {
+	t.Parallel()
 	dir, p := t.TempDir(), newShifty(t)
 	d, stop := p.run(t, dir)
 	p.asks(t, d, "db.drop_table", true)
@@ -178,6 +179,7 @@ func isConflict(err error) bool {
 // TestConfigurationOverrulesWeakerHint checks that the administrator's setting overrides both
 // hints.
 func TestConfigurationOverrulesWeakerHint(t *testing.T) {
+	t.Parallel()
 	dir, p := t.TempDir(), newShifty(t)
 	d, stop := p.run(t, dir)
 	p.asks(t, d, "db.drop_table", true)
@@ -191,6 +193,7 @@ func TestConfigurationOverrulesWeakerHint(t *testing.T) {
 // TestTamperedHints checks that write access to the database is not enough to get a hint trusted,
 // not even by deleting all stored hints.
 func TestTamperedHints(t *testing.T) {
+	t.Parallel()
 	for name, attack := range map[string][]string{
 		"changed":              {`UPDATE tool_hint SET sights = CAST(replace(CAST(sights AS TEXT), '10', '5') AS BLOB)`},
 		"removed":              {`DELETE FROM tool_hint`},

@@ -22,6 +22,7 @@ import (
 // TestHostedServer runs an MCP server from npm in a sandbox that reaches one host and nothing else.
 // It crashes, and is started again.
 func TestHostedServer(t *testing.T) {
+	t.Parallel()
 	node := peertest.Node(t)
 	const everything = "@modelcontextprotocol/server-everything"
 	modules := strings.TrimSuffix(peertest.Module(t, everything), filepath.FromSlash("/"+everything))

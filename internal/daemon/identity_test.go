@@ -101,6 +101,7 @@ func recorded(t *testing.T, dir string, kind audit.Kind) []audit.Record {
 
 // TestTwoKeys checks that two agents with a key each see nothing of each other's data.
 func TestTwoKeys(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := newPeer(t)
 	d, stop := run(t, dir, "auth: { keys: true }\nmcpServers: { peer: { url: '"+p.URL+"' } }")
@@ -192,6 +193,7 @@ func TestTwoKeys(t *testing.T) {
 
 // TestKeyForOneTool checks that a key neither shows nor reaches tools outside of its scope.
 func TestKeyForOneTool(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "auth: { keys: true }\nmode: direct\nmcpServers: { peer: { url: '"+p.URL+"' } }")
 	if _, err := d.Client().Upstreams(t.Context()); err != nil { // wait until they are connected
@@ -230,6 +232,7 @@ func TestKeyForOneTool(t *testing.T) {
 // TestRevoke revokes a key while a call with it waits. The call and the MCP session must end, and
 // new requests must be refused.
 func TestRevoke(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := newPeer(t)
 	d, stop := run(t, dir, "auth: { keys: true }\nmcpServers: { peer: { url: '"+p.URL+"' } }")
@@ -283,6 +286,7 @@ func TestRevoke(t *testing.T) {
 
 // TestRevokedWhileItRuns checks that the running program of a revoked key no longer reaches tools.
 func TestRevokedWhileItRuns(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "auth: { keys: true }\nmcpServers: { peer: { url: '"+p.URL+"' } }")
 	key := makeKey(t, d, api.KeyRequest{Name: "ci", Scopes: []string{"api"}})
@@ -329,6 +333,7 @@ func until(t *testing.T, ok func() bool) {
 
 // TestTokens connects agents with tokens of an issuer.
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	i, err := identitytest.NewIssuer()
 	if err != nil {
 		t.Fatalf("identitytest.NewIssuer: %v", err)
@@ -401,6 +406,7 @@ func TestTokens(t *testing.T) {
 // TestSignInOfARealClient has the MCP SDK for TypeScript discover the authorization server, get a
 // token and use it.
 func TestSignInOfARealClient(t *testing.T) {
+	t.Parallel()
 	node, sdk := peertest.Node(t),
 		filepath.Dir(filepath.Dir(peertest.Module(t, "@modelcontextprotocol/sdk/dist/esm/client/index.js")))
 	i, err := identitytest.NewIssuer()

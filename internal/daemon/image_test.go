@@ -47,6 +47,7 @@ func runWithImage(t *testing.T, c *api.Client, language, image, code string) *ap
 // TestImageFolders runs programs of two principals with a folder of the host, a volume of their own
 // and a shared one.
 func TestImageFolders(t *testing.T) {
+	t.Parallel()
 	newProcessRig(t, anyTier) // or skips the test
 	dir, reports := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(reports, "a.txt"), []byte("report\n"), 0o644); err != nil {
@@ -99,6 +100,7 @@ sandbox:
 // TestImagesForPrograms runs a Node program with an npm package of an image, a Python program with
 // a module of another, and checks that policy decides on images.
 func TestImagesForPrograms(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, anyTier)
 	r.stop()
 	web := image.Manifest{Name: "web", Modules: map[string][]string{"js": {"greeter"}}}

@@ -16,6 +16,7 @@ import (
 // These are lists, search, the declarations in both languages, the names of mode direct, the
 // catalog of mode auto, and calls.
 func TestDeclarationsAreOfWhatCanBeCalled(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, "")
 	x := &index{
 		policies: s.policies, catalog: s.catalog, upstreams: noUpstreams{},

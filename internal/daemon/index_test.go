@@ -11,6 +11,7 @@ import (
 // TestTreesAreShared checks that a principal whose visible tools keep changing doesn't evict the
 // declarations of others.
 func TestTreesAreShared(t *testing.T) {
+	t.Parallel()
 	var x index
 	choice := func(name string) []*catalog.Entry { return []*catalog.Entry{{Tool: &tool.Tool{Name: name}}} }
 	ann := tool.Principal{ID: "ann"}

@@ -15,6 +15,7 @@ import (
 // TestNoNewKeyBesideADatabase checks that no key is created beside a database, which is sealed with
 // another key.
 func TestNoNewKeyBesideADatabase(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "new")
 	if err := checkKey(folder, ""); err != nil {
 		t.Fatalf("checkKey: %v", err)
@@ -55,6 +56,7 @@ func started(t *testing.T, folder, key string) error {
 // TestUsedKey checks that a used key is not mistaken for a new one if its database and witness are
 // missing: no record is started with it.
 func TestUsedKey(t *testing.T) {
+	t.Parallel()
 	const mark = "biplane.sealed"
 	for name, c := range map[string]struct {
 		remove []string
@@ -110,6 +112,7 @@ func TestUsedKey(t *testing.T) {
 
 // TestBrokenFirstStart checks that a start can resume where an interrupted first start left off.
 func TestBrokenFirstStart(t *testing.T) {
+	t.Parallel()
 	steps := map[string]func(folder string) error{
 		"key": func(folder string) error { _, err := secret.Open(filepath.Join(folder, newKeyFile)); return err },
 		"key and witness": func(folder string) error {

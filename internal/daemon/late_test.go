@@ -40,6 +40,7 @@ func newLateScene(t *testing.T) (*scene, *lateUpstream) {
 }
 
 func TestLateUpstream(t *testing.T) {
+	t.Parallel()
 	s, l := newLateScene(t)
 	call := func() (string, error) {
 		r, err := l.Call(t.Context(), &tool.Call{Path: "x"})
@@ -82,6 +83,7 @@ func TestLateUpstream(t *testing.T) {
 // TestLateUpstreamRace changes a secret during calls. A call must not use a value that was replaced
 // before the call began.
 func TestLateUpstreamRace(t *testing.T) {
+	t.Parallel()
 	s, l := newLateScene(t)
 	s.setSecret(t, "", "value 000")
 	var set atomic.Int64

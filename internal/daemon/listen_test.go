@@ -51,6 +51,7 @@ func open(all []*fakeConn) (n int) {
 // TestConnectionsOfANetwork checks that all addresses of one IPv6 network share a limit, so that
 // other networks can still connect.
 func TestConnectionsOfANetwork(t *testing.T) {
+	t.Parallel()
 	c := newConnections(16)
 	eve := conns(c, 40, true, "[2001:db8:0:1::%d]:999")
 	if n := open(eve); n != 16 {
@@ -72,6 +73,7 @@ func TestConnectionsOfANetwork(t *testing.T) {
 // TestIdleConnectionsMakeRoom checks which connection is closed: the one that has been idle for
 // longest, of the address with the most connections and an idle one.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
+	t.Parallel()
 	c := newConnections(16)
 	eve, bob := conns(c, 8, true, "192.0.2.1:999"), conns(c, 6, false, "192.0.2.2:999")
 	for _, conn := range bob {

@@ -95,6 +95,7 @@ func members(t *rapid.T, depth int) string {
 // TestLossless sends random JSON from an agent to a server and back. The path is stdio, the gateway
 // with its record, and HTTP.
 func TestLossless(t *testing.T) {
+	t.Parallel()
 	up := newEcho(t)
 	d, _ := run(t, t.TempDir(), "start_wait: 30s\nmcpServers:\n  up: { url: "+up.URL+" }\n")
 	in, agentOut := io.Pipe()

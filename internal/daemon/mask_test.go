@@ -87,6 +87,7 @@ func (l *logText) String() string {
 // TestSecretsStayHere has an upstream, and a process that fails to start, repeat the value of a
 // variable. They use every way that leads to an agent, a program, the log, the record or a user.
 func TestSecretsStayHere(t *testing.T) {
+	t.Parallel()
 	dir, up := t.TempDir(), leaky(t)
 	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(`
 policy: open
@@ -156,6 +157,7 @@ mcpServers:
 // TestSecretsOfPrograms has a program assemble a secret from its parts. The execution and its
 // journal must not show it either.
 func TestSecretsOfPrograms(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte(`
 policy: open

@@ -45,6 +45,7 @@ func metrics(t *testing.T, addr string) string {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "start_wait: 30s\nmcpServers: { peer: { url: '"+p.URL+
 		"' }, gone: { command: /nonexistent/secretword } }")
@@ -89,6 +90,7 @@ func TestMetrics(t *testing.T) {
 // TestMetricsFormat parses all metrics like a collector. Every family must have one type, declared
 // before its samples, which must be contiguous.
 func TestMetricsFormat(t *testing.T) {
+	t.Parallel()
 	d, _ := run(t, t.TempDir(), "")
 	execute(t, d.Client(), `1`)
 	sample := regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{[a-zA-Z_]\w*="(?:[^"\\]|\\.)*"(?:, ` +
@@ -162,6 +164,7 @@ func (p *peer) await(t *testing.T, n int) {
 
 // TestMetricsInFlight reads the metrics while a program waits for a call.
 func TestMetricsInFlight(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "mcpServers: { peer: { url: '"+p.URL+"' } }")
 	done := make(chan struct{})

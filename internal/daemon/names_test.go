@@ -14,6 +14,7 @@ import (
 // TestNamesAreCheckedWithoutUpstreams checks that names in the configuration are compared with the
 // tools that upstreams last listed, without starting them, even while a process runs.
 func TestNamesAreCheckedWithoutUpstreams(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	dir := withPolicies(t, `
 @id("all") permit (principal, action, resource);

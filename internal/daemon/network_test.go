@@ -55,6 +55,7 @@ func withPolicies(t *testing.T, text string) (dir string) {
 const around = "policy: ./policies\nnetwork: { private: [127.0.0.0/8] }\n"
 
 func TestProgramsReachPermittedHosts(t *testing.T) {
+	t.Parallel()
 	url, hits := web(t)
 	port := url[strings.LastIndexByte(url, ':')+1:]
 	dir := withPolicies(t, `
@@ -123,6 +124,7 @@ func TestProgramsReachPermittedHosts(t *testing.T) {
 }
 
 func TestNobodyReachesTheNetworkByDefault(t *testing.T) {
+	t.Parallel()
 	url, hits := web(t)
 	for _, text := range []string{"policy: ask-for-writes\nnetwork: { private: [127.0.0.0/8] }\n",
 		"policy: read-only\nnetwork: { private: [127.0.0.0/8] }\n", "policy: open\n"} {
@@ -137,6 +139,7 @@ func TestNobodyReachesTheNetworkByDefault(t *testing.T) {
 // TestConnectionsAreSourcesAndWaysOut checks that data from a host is untrusted and a request is a
 // way out: after reading private data it needs approval.
 func TestConnectionsAreSourcesAndWaysOut(t *testing.T) {
+	t.Parallel()
 	url, hits := web(t)
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "policy: open\nnetwork: { private: [127.0.0.0/8] }\nmcpServers: { peer: { url: '"+p.URL+
@@ -154,6 +157,7 @@ func TestConnectionsAreSourcesAndWaysOut(t *testing.T) {
 }
 
 func TestAPersonDecidesOnAConnection(t *testing.T) {
+	t.Parallel()
 	url, hits := web(t)
 	dir := withPolicies(t, `
 		permit (principal, action == Action::"execute", resource);

@@ -32,6 +32,7 @@ func (r *tierRig) runNode(req api.RunRequest) *api.Execution {
 
 // TestNode runs programs on Node.js: with tools, files, errors and their calls on record.
 func TestNode(t *testing.T) {
+	t.Parallel()
 	r := newNodeRig(t, inProcesses)
 	for _, c := range []struct{ code, want string }{
 		{`process.pid`, `1`},
@@ -68,6 +69,7 @@ func TestNode(t *testing.T) {
 
 // TestNodeSession runs programs of one session: they share an interpreter.
 func TestNodeSession(t *testing.T) {
+	t.Parallel()
 	r := newNodeRig(t, inProcesses)
 	for _, c := range []struct{ code, want string }{
 		{`let n = 1; const list = [1, 2]; function double(x: number) { return 2 * x }
@@ -95,6 +97,7 @@ func TestNodeSession(t *testing.T) {
 
 // TestNodeForImports checks that a program is moved to Node.js for its imports, and only for these.
 func TestNodeForImports(t *testing.T) {
+	t.Parallel()
 	r := newNodeRig(t, anyTier)
 	for _, c := range []struct{ code, tier, hint string }{
 		{`import { readdir } from "node:fs/promises"; await readdir(".")`, "wasm", ""},
@@ -122,6 +125,7 @@ func TestNodeForImports(t *testing.T) {
 
 // TestNamedTier checks the argument tier: it is a lower bound, beside that of policy.
 func TestNamedTier(t *testing.T) {
+	t.Parallel()
 	r := newNodeRig(t, anyTier)
 	if x := r.runNode(api.RunRequest{Code: "process.pid", Tier: "process"}); x.Tier != "process" || x.Error != nil {
 		t.Errorf("tier process: ran at %s, %+v", x.Tier, x.Error)

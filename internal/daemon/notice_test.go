@@ -17,6 +17,7 @@ import (
 // TestNotices runs a program that needs approval, with a webhook that must hear of it, and sends a
 // test.
 func TestNotices(t *testing.T) {
+	t.Parallel()
 	got := make(chan string, 10)
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -58,6 +59,7 @@ func TestNotices(t *testing.T) {
 
 // TestNoticesAfterReload changes the address of a channel, and adds one, while the daemon runs.
 func TestNoticesAfterReload(t *testing.T) {
+	t.Parallel()
 	got := make(chan string, 10)
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.URL.Path }))
 	t.Cleanup(hook.Close)
@@ -127,6 +129,7 @@ func checkExpiring(t *testing.T, d *daemon.Daemon, got chan string, now time.Tim
 
 // TestExpiryNotices checks that a key that expires soon is in one notice, without its name.
 func TestExpiryNotices(t *testing.T) {
+	t.Parallel()
 	hook, got := newHook(t)
 	d, stop := run(t, t.TempDir(), "policy: open\nauth: { keys: true }\n"+hook)
 	defer stop()
@@ -140,6 +143,7 @@ func TestExpiryNotices(t *testing.T) {
 // TestCertificateNotices checks that a certificate that expires soon is in one notice, and in
 // another one if it was replaced by one that does, too.
 func TestCertificateNotices(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	certificate(t, dir) // for an hour
 	hook, got := newHook(t)
@@ -165,6 +169,7 @@ func TestCertificateNotices(t *testing.T) {
 
 // TestSandboxNotices checks that a sandbox that ends soon is in one notice, without its name.
 func TestSandboxNotices(t *testing.T) {
+	t.Parallel()
 	hook, got := newHook(t)
 	r, c := newOwnRig(t, "", "auth: { keys: true }\n"+hook)
 	for name, hours := range map[string]float64{"ann": 30, "ben": 72, "short": 12, "unlimited": 0} {
@@ -178,6 +183,7 @@ func TestSandboxNotices(t *testing.T) {
 
 // TestSignInNotices checks that people are told once when the sign-in at an upstream has ended.
 func TestSignInNotices(t *testing.T) {
+	t.Parallel()
 	e := daemon.NewExpiries()
 	for i, c := range []struct {
 		state string

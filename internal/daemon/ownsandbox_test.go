@@ -28,6 +28,7 @@ func newOwnRig(t *testing.T, policies, more string) (*tierRig, api.SandboxClient
 // TestOwnSandboxNetwork checks that policy decides on the connections of a sandbox of one's own,
 // that each is on the record, and that a sandbox without a network has none.
 func TestOwnSandboxNetwork(t *testing.T) {
+	t.Parallel()
 	url, hits := web(t)
 	r, c := newOwnRig(t, `
 @id("web") permit (principal, action == Action::"connect", resource == Host::"127.0.0.1")
@@ -78,6 +79,7 @@ when { context.method == "GET" && context.path == "/json" };`, "network: { priva
 // TestOwnSandboxBudget checks that a budget of a destination ends a connection, says which budget
 // it is, and is on the record.
 func TestOwnSandboxBudget(t *testing.T) {
+	t.Parallel()
 	url, _ := web(t)
 	r, c := newOwnRig(t, `
 permit (principal, action == Action::"connect", resource);`, `network: { private: [127.0.0.0/8] }
@@ -121,6 +123,7 @@ limits: [{ what: egress, max: 20000, window: 1h, per: host, hosts: "127.*" }]
 
 // TestOwnSandboxHeaderBudget checks that headers count as bytes that are sent and received.
 func TestOwnSandboxHeaderBudget(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 8000)
 	hits := atomic.Int64{}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -156,6 +159,7 @@ permit (principal, action == Action::"connect", resource) when { context.method 
 // TestOwnSandboxLimits checks that rules on calls and on executions hold for sandboxes of one's
 // own.
 func TestOwnSandboxLimits(t *testing.T) {
+	t.Parallel()
 	_, c := newOwnRig(t, "", `limits:
   - { what: calls, max: 3, window: 1h, tools: "biplane.sandbox_stat" }
   - { what: executions, max: 2, window: 1h }
@@ -179,6 +183,7 @@ func TestOwnSandboxLimits(t *testing.T) {
 
 // TestOwnSandboxPreview opens a server in a sandbox by a link, and attacks Biplane from it.
 func TestOwnSandboxPreview(t *testing.T) {
+	t.Parallel()
 	r, c := newOwnRig(t, "", "sandboxes: { previews: 1h }\n")
 	s, err := c.CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "a"})
 	if err != nil {
@@ -270,6 +275,7 @@ func attackFromPage(t *testing.T, base string) {
 
 // TestOwnSandboxPreviewOff checks that there are no previews unless they are configured.
 func TestOwnSandboxPreviewOff(t *testing.T) {
+	t.Parallel()
 	r, c := newOwnRig(t, "", "")
 	if _, err := c.CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "a"}); err != nil {
 		t.Fatalf("CreateSandbox: %v", err)

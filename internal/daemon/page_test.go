@@ -78,6 +78,7 @@ func requests(page string) (out []string) {
 
 // TestPage signs in, reads the pending requests, and decides some of them.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d, p, stop := runTill(t, dir, "auth: { keys: true }\n")
 	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
@@ -168,6 +169,7 @@ func TestPage(t *testing.T) {
 
 // TestPageIsClosed checks who can't decide there.
 func TestPageIsClosed(t *testing.T) {
+	t.Parallel()
 	d, p, _ := runTill(t, t.TempDir(), "auth: { keys: true }\napprovals: { separate: true }\n")
 	agent := makeKey(t, d, api.KeyRequest{Name: "agent", Scopes: []string{"mcp", "api"}})
 	eve := makeKey(t, d, api.KeyRequest{Name: "eve", Scopes: []string{"api"}, Roles: []string{"viewer"}})
@@ -274,6 +276,7 @@ func TestPageIsClosed(t *testing.T) {
 // TestPageWithoutSignIn checks that, on a loopback address without sign-in, the page only shows
 // requests; they are decided on the command line.
 func TestPageWithoutSignIn(t *testing.T) {
+	t.Parallel()
 	d, p, _ := runTill(t, t.TempDir(), "")
 	x := execute(t, d.Client(), `return await callTool("till.put", { text: "x".repeat(300 << 10) })`)
 	r := pending(t, d, 1)[0]
@@ -296,6 +299,7 @@ func TestPageWithoutSignIn(t *testing.T) {
 
 // TestCutIsNotApproved checks that a request too large for the page can't be approved there.
 func TestCutIsNotApproved(t *testing.T) {
+	t.Parallel()
 	d, p, _ := runTill(t, t.TempDir(), "auth: { keys: true }\n")
 	boss := makeKey(t, d, api.KeyRequest{Name: "boss", Scopes: []string{"api"}, Roles: []string{"admin"}})
 	execute(t, d.Client(), `return await callTool("till.put", { text: "x".repeat(300 << 10) })`)
@@ -323,6 +327,7 @@ func TestCutIsNotApproved(t *testing.T) {
 
 // TestTheLink checks that a waiting program says where to decide.
 func TestTheLink(t *testing.T) {
+	t.Parallel()
 	for config, want := range map[string]string{
 		"auth: { keys: true }\n": "http://127.0.0.1:",
 		"auth: { keys: true, resource: 'https://biplane.example.com/mcp' }\n": "https://biplane.example.com/approvals/apr_",
@@ -344,6 +349,7 @@ func TestTheLink(t *testing.T) {
 
 // TestPlanOnThePage checks that a plan is shown as the list of its writes.
 func TestPlanOnThePage(t *testing.T) {
+	t.Parallel()
 	d, p, _ := runTill(t, t.TempDir(), "auth: { keys: true }\n")
 	key := approverKey(t, d)
 	a := overHTTP(t, d, key, "2025-11-25", action("decline"))

@@ -42,6 +42,7 @@ func runForPeople(t *testing.T, dir string) (i *identitytest.Issuer, base string
 
 // TestPeopleSignIn signs people in to the console at an OpenID provider.
 func TestPeopleSignIn(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	i, base, stop := runForPeople(t, dir)
 	jar, err := cookiejar.New(nil)

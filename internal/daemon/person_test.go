@@ -67,6 +67,7 @@ func newTokenPeer(t *testing.T, names map[string]string) *httptest.Server {
 // TestCredentialsPerPerson lets agents call a server over HTTP at the same time, each with the
 // token of its principal.
 func TestCredentialsPerPerson(t *testing.T) {
+	t.Parallel()
 	const agents = 5
 	names := map[string]string{}
 	for n := range agents {
@@ -133,6 +134,7 @@ func TestCredentialsPerPerson(t *testing.T) {
 // TestResourcesPerPerson checks that each principal lists and reads resources, and gets prompts,
 // with their own credentials, in programs and in mode direct.
 func TestResourcesPerPerson(t *testing.T) {
+	t.Parallel()
 	names := map[string]string{"token-of-ann": "ann", "token-of-bob": "bob"}
 	p := newTokenPeer(t, names)
 	dir := t.TempDir()

@@ -133,6 +133,7 @@ func (s *scene) wantCall(t *testing.T, owner, value string) {
 }
 
 func TestPersonalCredentials(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 8, time.Hour)
 	if len(s.Snapshot().Tools) != 0 || s.Snapshot().Health.State != tool.NeedsSignIn {
 		t.Errorf("before the first use: %+v, want needs sign-in", s.Snapshot())
@@ -170,6 +171,7 @@ func TestPersonalCredentials(t *testing.T) {
 
 // When all places are taken, an idle instance makes room. If there is none, the call is refused.
 func TestPersonalRoom(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 2, time.Hour) // and one more
 	for _, name := range []string{"ann", "bob", "cat", "dan"} {
 		s.setSecret(t, "key:"+name, "secret of "+name)
@@ -203,6 +205,7 @@ func TestPersonalRoom(t *testing.T) {
 
 // TestPersonalIdle checks that an idle instance ends without another call.
 func TestPersonalIdle(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 2, time.Nanosecond)
 	s.setSecret(t, "key:ann", "secret of ann")
 	i, release, err := s.useInstance(t.Context(), "key:ann")
@@ -217,6 +220,7 @@ func TestPersonalIdle(t *testing.T) {
 // TestPersonalRace calls as many principals at the same time, while their secrets change. Each call
 // must use a secret of its own principal, and the limit must hold.
 func TestPersonalRace(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 4, time.Millisecond)
 	const principals, calls = 10, 30
 	for p := range principals {

@@ -39,6 +39,7 @@ func newKeyedAPI(t *testing.T) *httptest.Server {
 // TestAPIsPerPerson calls an OpenAPI API and a GraphQL endpoint, each with the secret of its
 // principal.
 func TestAPIsPerPerson(t *testing.T) {
+	t.Parallel()
 	p := newKeyedAPI(t)
 	dir := t.TempDir()
 	writeTools(t, dir, map[string]string{"../schema.graphql": "type Query { who: String }\n"})
@@ -80,6 +81,7 @@ func TestAPIsPerPerson(t *testing.T) {
 // TestExecutablesPerPerson runs an executable of a tool folder for several principals at the same
 // time, each with the secret of its principal. It finds nothing of the others.
 func TestExecutablesPerPerson(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeTools(t, dir, map[string]string{"who.tool.yaml": "read_only: true\n",
 		"who.sh": "#!/bin/sh\ncat /tmp/left left 2>/dev/null\necho left >/tmp/left\necho left >left 2>/dev/null\n" +

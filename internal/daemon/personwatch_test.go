@@ -74,6 +74,7 @@ func watcher(t *testing.T, d *daemon.Daemon, key string) (*mcp.ClientSession, ch
 // only their agents are notified, and that subscriptions outlive an idle connection and a new
 // secret.
 func TestSubscriptionsPerPerson(t *testing.T) {
+	t.Parallel()
 	url, servers, subscribed := newWatchedPeer(t, []string{"of-ann", "new-of-ann", "of-bob"})
 	dir := t.TempDir()
 	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: true }\npolicy: open\nmode: direct\n"+
@@ -144,6 +145,7 @@ func TestSubscriptionsPerPerson(t *testing.T) {
 // TestFoldersPerPerson checks that the tools of a folder see the secrets of the principal who calls
 // them, and that what all principals see doesn't contain a secret.
 func TestFoldersPerPerson(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeTools(t, dir, map[string]string{
 		"who.ts": "const early = process.env.TOKEN;\n" +

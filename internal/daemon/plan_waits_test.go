@@ -17,6 +17,7 @@ import (
 // carried out, and reads something that needs approval. Resuming the planned execution must say so,
 // and ask in the client.
 func TestAPlanThatIsCarriedOutWaits(t *testing.T) {
+	t.Parallel()
 	const policies = `permit (principal, action in [Action::"execute", Action::"call", Action::"read", Action::"write"], resource);
 @id("all") @ask("approvers") permit (principal, action == Action::"call", resource in Upstream::"till");`
 	const code = `const r = JSON.stringify(await callTool("till.put", { n: 1 })); return r.includes("booked") ? ` +

@@ -100,6 +100,7 @@ const (
 )
 
 func TestPoliciesAreReadAgain(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, readsOnly)
 	first := s.policies.engine.Load().Version()
 	s.policies.reloadFolder(t.Context())
@@ -144,6 +145,7 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 
 // TestPoliciesOfAnOpenEditor checks that a file counts only when it was the same at two looks.
 func TestPoliciesOfAnOpenEditor(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, everything)
 	s.policies.watchFolder(t.Context())
 	for _, text := range []string{"", readsOnly, everything} { // an editor empties the file, and writes it
@@ -163,6 +165,7 @@ func TestPoliciesOfAnOpenEditor(t *testing.T) {
 
 // TestTurnsOutliveAReload checks that successive gateways share the queue of large work.
 func TestTurnsOutliveAReload(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, everything)
 	turns := queue.New(1, 10)
 	s.policies.parts.Turns = turns
@@ -187,6 +190,7 @@ func TestTurnsOutliveAReload(t *testing.T) {
 }
 
 func TestPoliciesThatAreWrongAtStart(t *testing.T) {
+	t.Parallel()
 	for _, s := range []*config.Config{{Policy: "nope", PolicyDir: filepath.Join(t.TempDir(), "nope")},
 		{Policy: "nope"}} {
 		if _, err := newPolicies(s, gateway.Config{}, nil, nil); tool.AsError(err) == nil ||
@@ -200,6 +204,7 @@ func TestPoliciesThatAreWrongAtStart(t *testing.T) {
 // TestDeclarationsAreOfWhatMayBeSeen checks that each principal gets declarations of its visible
 // tools only, and that principals who see the same tools share them.
 func TestDeclarationsAreOfWhatMayBeSeen(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, `permit (principal, action, resource) when { resource.readOnly || principal in Group::"dev" };`)
 	x := &index{
 		policies: s.policies, catalog: s.catalog, upstreams: noUpstreams{},
@@ -241,6 +246,7 @@ func (s *shop) desk() *desk.Desk {
 }
 
 func TestReplaySaysWhatWouldChange(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, everything)
 	for _, who := range []string{"local:ann", "key:ci", "key:ci"} {
 		for _, path := range []string{"shop.get", "shop.put"} {
@@ -295,6 +301,7 @@ func sum(list []api.PolicyUndecided) (n int) {
 }
 
 func TestDeskExplainsAndChecks(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, readsOnly)
 	d := s.desk()
 	a, err := d.Explain(t.Context(), api.PolicyQuestion{Tool: "shop.put", Arguments: json.RawMessage(`{"id":1}`)})
@@ -328,6 +335,7 @@ func TestDeskExplainsAndChecks(t *testing.T) {
 // TestPoliciesAreRecordedOnce checks that policies are recorded only when they change or are
 // rejected, though each process loads them.
 func TestPoliciesAreRecordedOnce(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, readsOnly)
 	first := s.policies.engine.Load()
 	s.write(t, everything)

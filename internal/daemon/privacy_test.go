@@ -143,6 +143,7 @@ func model(t *testing.T, d *daemon.Daemon, progress func(string)) *mcp.ClientSes
 // the data, and only the tool that policy permits gets the data. The same holds in sessions, in
 // their copies, and after a restart.
 func TestModelsSeeTokens(t *testing.T) {
+	t.Parallel()
 	c, dir, text := newPrivate(t)
 	d, stop := run(t, dir, text)
 	local := d.Client()
@@ -204,6 +205,7 @@ func TestModelsSeeTokens(t *testing.T) {
 
 // TestNothingThatIsNotTransformedGetsOut tries all ways out of a program.
 func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
+	t.Parallel()
 	_, dir, text := newPrivate(t)
 	d, _ := run(t, dir, text+"\nsandbox: { output_tokens: 300 }")
 	for _, code := range []string{
@@ -260,6 +262,7 @@ func TestNothingThatIsNotTransformedGetsOut(t *testing.T) {
 // TestNamesAreKnownInOtherSessions passes the data of one session's program to another session, by
 // a correction and by a handle.
 func TestNamesAreKnownInOtherSessions(t *testing.T) {
+	t.Parallel()
 	_, dir, text := newPrivate(t)
 	d, _ := run(t, dir, text+"\nsandbox: { output_tokens: 300 }")
 	first, err := d.Client().Run(t.Context(),
@@ -296,6 +299,7 @@ func TestNamesAreKnownInOtherSessions(t *testing.T) {
 
 // TestDirectCallsShowTokens calls tools directly.
 func TestDirectCallsShowTokens(t *testing.T) {
+	t.Parallel()
 	c, dir, text := newPrivate(t)
 	d, _ := run(t, dir, text+"\nmode: direct")
 	told := make(chan string, 100_000)
@@ -348,6 +352,7 @@ func TestDirectCallsShowTokens(t *testing.T) {
 // TestWhatProgramsWroteIsHidden has a program write personal data that is shown in other answers
 // than its own.
 func TestWhatProgramsWroteIsHidden(t *testing.T) {
+	t.Parallel()
 	_, dir, text := newPrivate(t)
 	text = strings.Replace(text, "policy: ./policies", "policy: open", 1)
 	d, _ := run(t, dir, text)

@@ -40,6 +40,7 @@ permit (principal, action == Action::"call", resource); permit (principal, actio
 
 // TestProcess runs programs in process sandboxes: with tools, files and the host's packages.
 func TestProcess(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, inProcesses)
 	for _, c := range []struct{ code, want string }{
 		{`import os
@@ -81,6 +82,7 @@ func (r *tierRig) runScript(req api.RunRequest) *api.Execution {
 
 // TestShell runs shell scripts: with tools, files, errors and their calls on record.
 func TestShell(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, anyTier)
 	for _, c := range []struct{ code, want string }{
 		{"echo hi", `"hi"`},
@@ -117,6 +119,7 @@ func TestShell(t *testing.T) {
 
 // TestShellPolicy checks that calls of scripts are decided by policy.
 func TestShellPolicy(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, anyTier+`forbid (principal, action == Action::"call", resource == Tool::"box.put");`)
 	x := r.runScript(api.RunRequest{Code: "tool box.put"})
 	if x.Error == nil || len(x.Calls) != 1 || !strings.HasPrefix(x.Calls[0].Error, "not made: ") {
@@ -127,6 +130,7 @@ func TestShellPolicy(t *testing.T) {
 // TestProcessForImports checks that a program is moved to a process sandbox for its imports, and
 // only for these.
 func TestProcessForImports(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, anyTier)
 	for _, c := range []struct{ code, tier string }{
 		{"import json\n1", "wasm"},
@@ -142,6 +146,7 @@ func TestProcessForImports(t *testing.T) {
 
 // TestNoHostPackages checks that the configuration keeps programs out of process sandboxes.
 func TestNoHostPackages(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d, _ := run(t, dir, "sandbox: { host_packages: false }")
 	x, err := d.Client().Run(t.Context(), api.RunRequest{Code: "import pwd", Language: "python"})
@@ -157,6 +162,7 @@ func TestNoHostPackages(t *testing.T) {
 // TestProcessAfterRestart checks that a program that was in a process sandbox when the gateway
 // ended is interrupted, and that a program that continues it doesn't repeat its finished calls.
 func TestProcessAfterRestart(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, inProcesses)
 	code := "await box.put()\nawait box.slow()"
 	answer := make(chan *api.Execution, 1)
@@ -183,6 +189,7 @@ func TestProcessAfterRestart(t *testing.T) {
 
 // TestGoProgram runs programs in Go: with the typed client, errors, files, policy and the record.
 func TestGoProgram(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, anyTier)
 	for _, c := range r.d.Sandboxes(t.Context()) {
 		if why := c.Unavailable["go"]; c.Driver == "process" && why != "" {

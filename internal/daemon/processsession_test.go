@@ -45,6 +45,7 @@ func (r *tierRig) checkLines(language, session string, lines ...line) {
 
 // TestProcessSession runs programs of sessions in process sandboxes.
 func TestProcessSession(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, anyTier)
 	r.checkLines("python", "py",
 		line{"import pwd, threading\nx = [1]\nopen('a.txt', 'w').write('1')\nlen(x)", "1", "(new)"},
@@ -63,6 +64,7 @@ func TestProcessSession(t *testing.T) {
 
 // TestShellSession runs scripts of sessions.
 func TestShellSession(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, anyTier)
 	r.checkLines("bash", "sh",
 		line{"x=1; declare -A m=([a]=b); f() { echo \"f $1 $x\"; }; mkdir d; cd d; export E=e; set -eu", "", "(new)"},
@@ -84,6 +86,7 @@ func TestShellSession(t *testing.T) {
 // TestFrozenSandboxesAreBounded checks that the oldest sandbox of a principal with too many is
 // ended, and that its session says why.
 func TestFrozenSandboxesAreBounded(t *testing.T) {
+	t.Parallel()
 	newProcessRig(t, anyTier) // or skips the test
 	d, _ := run(t, t.TempDir(), "sessions: { frozen_each: 2 }")
 	note := func(session string) string {
@@ -107,6 +110,7 @@ func TestFrozenSandboxesAreBounded(t *testing.T) {
 // TestFrozenSandboxesEnd checks that sandboxes of idle sessions end when there are too many, when
 // they use too much memory, and when they are idle for long. Their sessions say why.
 func TestFrozenSandboxesEnd(t *testing.T) {
+	t.Parallel()
 	newProcessRig(t, anyTier) // or skips the test
 	for limits, want := range map[string]string{
 		"frozen: 1":                  "other sessions needed its place or its memory (at most 1 idle sandbox,",
@@ -159,6 +163,7 @@ func (r *tierRig) forkSession(from, to string) error {
 // TestProcessSessionAfterRestart checks what a session keeps when the gateway was restarted, and
 // what can't be done with it.
 func TestProcessSessionAfterRestart(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, inProcesses)
 	r.checkLines("python", "s", line{"x = 5\nopen('f', 'w').write('kept')", "4", "(new)"})
 	for verb, err := range map[string]error{
@@ -182,6 +187,7 @@ func TestProcessSessionAfterRestart(t *testing.T) {
 // TestSessionMoves checks that a session which began in the embedded engine moves to a process
 // sandbox with its files and variables, for a program that can only run there.
 func TestSessionMoves(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, anyTier)
 	r.checkLines("python", "py",
 		line{"import json, datetime as dt\nwhen = dt.datetime(2026, 1, 2)\nrows = [{'a': 1}, {'b': {2, 3}}]\n" +
@@ -213,6 +219,7 @@ func TestSessionMoves(t *testing.T) {
 // TestPolicyForbidsMoves checks that policy decides on the move of a session, and that it is on the
 // record.
 func TestPolicyForbidsMoves(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, anyTier+`@id("stay") @reason("sessions stay")
 forbid (principal, action == Action::"execute", resource)
 when { context.arguments has tier && context.arguments.session == "stays" };`)

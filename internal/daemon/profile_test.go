@@ -45,6 +45,7 @@ func listed(t *testing.T, s *mcp.ClientSession) (names []string) {
 
 // TestProfiles checks what the agents of a profile see and may call, in each mode.
 func TestProfiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := newPeer(t)
 	d, _ := run(t, dir, `
@@ -126,6 +127,7 @@ profiles:
 // TestProfileAfterRestart checks that a program which continues after a restart still has only the
 // tools of its profile.
 func TestProfileAfterRestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := newPeer(t)
 	text := `

@@ -21,6 +21,7 @@ func clientFrom(address string) *http.Client {
 // TestTrustedProxy refuses requests of clients behind a trusted proxy, and of others, that claim
 // another address. The record has the address from which each of them connected.
 func TestTrustedProxy(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d, stop := run(t, dir, "auth: { keys: true }\ntrusted_proxies: [127.0.0.2]\n")
 	defer stop()

@@ -9,6 +9,7 @@ import (
 // TestWhoReadsExecutions checks that only auditors and the local user read the executions of
 // others, after a restart too.
 func TestWhoReadsExecutions(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, "policy: open\n")
 	h.keys["audra"] = makeKey(t, h.d,
 		api.KeyRequest{Name: "audra", Roles: []string{"auditor"}, Scopes: []string{"api"}})

@@ -146,6 +146,7 @@ func (r *tierRig) checkWork(image, first, later, wantLater string) {
 
 // TestRealWork merges files by a program in Python with a package of the host.
 func TestRealWork(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, inProcesses)
 	x := r.runPython(api.RunRequest{Code: "import importlib.util\nnext((n for n in ('yaml', 'six', 'dateutil', " +
 		"'pyparsing', 'pygments', 'packaging', 'setuptools', 'pip') if importlib.util.find_spec(n)), '')"})
@@ -159,6 +160,7 @@ func TestRealWork(t *testing.T) {
 
 // TestRealWorkWithPandas merges files by a program with pandas, in an image with Debian's package.
 func TestRealWorkWithPandas(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it downloads packages")
 	}
@@ -175,6 +177,7 @@ func TestRealWorkWithPandas(t *testing.T) {
 
 // TestRealNodePackage runs a program on Node.js with an npm package of its image.
 func TestRealNodePackage(t *testing.T) {
+	t.Parallel()
 	r := newNodeRig(t, anyTier)
 	zod := filepath.Dir(peertest.Module(t, "zod/package.json"))
 	files := map[string]string{}

@@ -14,6 +14,7 @@ import (
 // TestApprovedListFails checks that a list that can't be read stops nothing that runs, and that
 // nothing else is started meanwhile. Doctor shows both.
 func TestApprovedListFails(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "approved.json")
 	write := func(text string) {
 		t.Helper()
@@ -55,6 +56,7 @@ func TestApprovedListFails(t *testing.T) {
 // TestApprovedSignIn checks that an approved API is not started if its entry sends people or
 // secrets to a host that the list doesn't approve.
 func TestApprovedSignIn(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"approved.json": `{"list":"acme","version":1,"apis":["https://api.example.com/openapi.json",

@@ -80,6 +80,7 @@ func statusOf(t *testing.T, d *daemon.Daemon) *api.Status {
 // TestReloadUnderLoad calls tools, directly and from programs, while a hundred reloads change,
 // add and remove upstreams, policies and limits. No call may fail.
 func TestReloadUnderLoad(t *testing.T) {
+	t.Parallel()
 	p, other := newPeer(t), newPeer(t)
 	text := func(i int) string {
 		out := fmt.Sprintf("policy: open\nmode: direct\nmcpServers:\n  peer: { url: '%s', timeout: %ds }\n", p.URL,
@@ -136,6 +137,7 @@ func TestReloadUnderLoad(t *testing.T) {
 
 // TestReloadChanges checks what a reload changes, and what it doesn't.
 func TestReloadChanges(t *testing.T) {
+	t.Parallel()
 	p, other := newPeer(t), newPeer(t)
 	head := "mode: direct\nmcpServers:\n  peer: { url: '" + p.URL + "' }\n"
 	both := head + "  other: { url: '" + other.URL + "' }\n"
@@ -190,6 +192,7 @@ func TestReloadChanges(t *testing.T) {
 
 // TestReloadKeepsConnections checks that a reload leaves the connection of an unchanged upstream.
 func TestReloadKeepsConnections(t *testing.T) {
+	t.Parallel()
 	var connections atomic.Int64
 	p := newPeer(t)
 	inner := p.Config.Handler
@@ -214,6 +217,7 @@ func TestReloadKeepsConnections(t *testing.T) {
 
 // TestReloadRemovesFirst checks that a removed upstream is gone while a new one still connects.
 func TestReloadRemovesFirst(t *testing.T) {
+	t.Parallel()
 	p, slow := newPeer(t), newPeer(t)
 	connect := make(chan struct{})
 	inner := slow.Config.Handler

@@ -9,6 +9,7 @@ import (
 
 // TestRepeatedRun sends a program twice with the same idempotency key: it runs once.
 func TestRepeatedRun(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	d, _ := run(t, t.TempDir(), "mcpServers: { peer: { url: '"+p.URL+"' } }")
 	c := d.Client()

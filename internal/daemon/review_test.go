@@ -11,6 +11,7 @@ import (
 // TestNamesThatMeanNothingAreReported checks that unknown names are reported at startup: tools in
 // the configuration, and tools, upstreams, groups and approvers in policies.
 func TestNamesThatMeanNothingAreReported(t *testing.T) {
+	t.Parallel()
 	p := newPeer(t)
 	dir := withPolicies(t, `
 @id("all") permit (principal, action, resource);

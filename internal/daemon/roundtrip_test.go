@@ -72,6 +72,7 @@ var notForClients = map[string]string{
 // TestClientRoundTrip calls each route of the API with the Go client, over the socket or the
 // network, at a real server. A route that the client lacks, or that no call here covers, fails.
 func TestClientRoundTrip(t *testing.T) {
+	t.Parallel()
 	book := &routeBook{seen: map[string]bool{}}
 	var routes map[string]string // pattern of the path, by method and path of the document
 	t.Run("shared", func(t *testing.T) {

@@ -44,6 +44,7 @@ func (noObserver) noteHealth(string, string) {}
 // TestUpdateDuringReload checks that the catalog keeps no tools of an upstream that is replaced or
 // removed while its state is copied there.
 func TestUpdateDuringReload(t *testing.T) {
+	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
 	for _, removed := range []bool{true, false} {
 		pins, err := newDefinitions(config.Default(), noRecord{}, log)

@@ -17,6 +17,7 @@ unless { resource == Tool::"biplane.sandbox_remove" };`
 // TestSandboxServer works in a principal's own sandbox with a real MCP client: with plain tools, as
 // far as policy permits, and on the record.
 func TestSandboxServer(t *testing.T) {
+	t.Parallel()
 	r := newProcessRig(t, inSandboxes)
 	box, err := r.d.Client().OwnSandboxes().CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "work"})
 	if err != nil {

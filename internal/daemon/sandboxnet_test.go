@@ -11,6 +11,7 @@ import (
 // sandbox, that each is on the record, and that a denial names the smallest policy that would
 // permit it.
 func TestSandboxNetwork(t *testing.T) {
+	t.Parallel()
 	url, hits := web(t)
 	r := newProcessRig(t, inProcesses)
 	r.stop()

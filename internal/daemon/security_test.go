@@ -138,6 +138,7 @@ func crawl(t *testing.T, b *browser, f func(path string, h http.Header, text str
 // and errors are hostile. No page has an element, an attribute or an address from them, and each
 // has a policy that would stop scripts.
 func TestHostileTexts(t *testing.T) {
+	t.Parallel()
 	_, b := runEvil(t, t.TempDir())
 	shown := map[string]bool{}
 	n := crawl(t, b, func(path string, h http.Header, text string) {
@@ -182,6 +183,7 @@ func TestHostileTexts(t *testing.T) {
 
 // TestForgedForms submits each form of the console from another site, and without its headers.
 func TestForgedForms(t *testing.T) {
+	t.Parallel()
 	d, b := runEvil(t, t.TempDir())
 	actions := map[string]bool{"/sign-in": true, "/sign-out": true}
 	crawl(t, b, func(path string, _ http.Header, text string) {
@@ -230,6 +232,7 @@ func TestForgedForms(t *testing.T) {
 // TestPathTraversal asks for files outside of what a route serves, in many spellings, over the
 // network.
 func TestPathTraversal(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d, b := runEvil(t, dir)
 	secret := "the content of a file beside the data folder"
@@ -311,6 +314,7 @@ func (b *browser) cookie(t *testing.T) string {
 // MCP, and nothing once its owner has signed out. No page and no response has it, and scripts
 // can't read it.
 func TestStolenCookie(t *testing.T) {
+	t.Parallel()
 	d, b := runEvil(t, t.TempDir())
 	cookie := b.cookie(t)
 	_, value, _ := strings.Cut(cookie, "=")
@@ -349,6 +353,7 @@ func TestStolenCookie(t *testing.T) {
 // TestThousandConnections opens 1,000 connections from one address: silent ones, ones with slow
 // headers and slow bodies, and ones that don't read their answer. Other principals work.
 func TestThousandConnections(t *testing.T) {
+	t.Parallel()
 	d, _, eve, ann, boss := fair(t)
 	for i := range 1000 {
 		switch i % 4 {
@@ -379,6 +384,7 @@ func TestThousandConnections(t *testing.T) {
 // TestViewerOfEverything tries each route of the API with the key of a viewer, at a real server:
 // those of the document that need more answer 403, and change nothing.
 func TestViewerOfEverything(t *testing.T) {
+	t.Parallel()
 	d, _ := runEvil(t, t.TempDir())
 	key := makeKey(t, d, api.KeyRequest{Name: "eve", Scopes: []string{"mcp", "api"}, Roles: []string{"viewer"}})
 	text, err := d.Client().ReadDocument(t.Context())

@@ -39,6 +39,7 @@ func awaitObserved(t *testing.T, d *daemon.Daemon, path string, results int) *ap
 // TestObservedTypes learns the type of results, shows it everywhere, keeps it over a restart, and
 // forgets it when the definition changes.
 func TestObservedTypes(t *testing.T) {
+	t.Parallel()
 	dir, p := t.TempDir(), newShifty(t)
 	p.answer("list_issues", "Lists issues.", `[{"id":1,"title":"secret text","by":{"ann@example.com":1}}]`,
 		`[{"id":2,"title":"b","by":{"bob@example.com":1},"closed":null}]`,
@@ -130,6 +131,7 @@ func TestObservedTypes(t *testing.T) {
 
 // TestObservedFields warns about a field that was never observed, and runs the program.
 func TestObservedFields(t *testing.T) {
+	t.Parallel()
 	p := newShifty(t)
 	p.answer("get_page", "Gets a page.", `{"items":[{"id":1,"title":"secret text"}],"total":1}`)
 	d, stop := run(t, t.TempDir(), "mcpServers: { shop: { url: '"+p.url+"' } }")

@@ -273,6 +273,7 @@ func (s *signInScene) wantRun(name, want string) {
 // TestSignInPerPerson signs two principals in to a server over the network. Each call uses the
 // account of its principal.
 func TestSignInPerPerson(t *testing.T) {
+	t.Parallel()
 	s := newSignInScene(t, "")
 	if got := s.run("ann", "who"); !strings.Contains(got, "biplane connect peer") {
 		t.Errorf("before anyone signed in: %s, want the command that signs in", got)
@@ -332,6 +333,7 @@ func TestSignInPerPerson(t *testing.T) {
 
 // TestSignInAttacks lets one principal try to complete, read and end the sign-in of another.
 func TestSignInAttacks(t *testing.T) {
+	t.Parallel()
 	s := newSignInScene(t, "")
 	ctx := t.Context()
 	ann, bob := s.client("ann"), s.client("bob")
@@ -389,6 +391,7 @@ func TestSignInAttacks(t *testing.T) {
 // TestSignInOfRevokedKey revokes a key. Its tokens are deleted and revoked, and its connection
 // ends.
 func TestSignInOfRevokedKey(t *testing.T) {
+	t.Parallel()
 	s := newSignInScene(t, "")
 	s.signIn("ann", "ann@peer")
 	s.signIn("bob", "bob@peer")
@@ -456,6 +459,7 @@ func (s *signInScene) beginIn(b *browser) string {
 
 // TestSignInOnPage signs in with a browser. Other browsers can't complete the sign-in.
 func TestSignInOnPage(t *testing.T) {
+	t.Parallel()
 	s := newSignInScene(t, "")
 	s.wantRun("ann", "also at "+s.d.URL()+"/connect/peer")
 	s.signIn("bob", "bob@peer")
@@ -531,6 +535,7 @@ func (p *accountPeer) countCodes() int {
 // TestSignInAndApproval lets bob approve ann's calls, also after a restart. They are made with
 // ann's account, and not at all after she signed out.
 func TestSignInAndApproval(t *testing.T) {
+	t.Parallel()
 	const asks = "policy: ask-for-writes"
 	s := newSignInScene(t, asks)
 	s.keys["boss"] = makeKey(t, s.d, api.KeyRequest{Name: "boss", Scopes: []string{"api"},
@@ -586,6 +591,7 @@ func TestSignInAndApproval(t *testing.T) {
 // TestListAfterSignOut signs the principal out whose connection listed the tools. Then changes that
 // another connection reports are seen.
 func TestListAfterSignOut(t *testing.T) {
+	t.Parallel()
 	s := newSignInScene(t, "")
 	s.signIn("ann", "ann@peer")
 	s.signIn("bob", "bob@peer")

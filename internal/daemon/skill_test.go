@@ -11,6 +11,7 @@ import (
 )
 
 func TestSearchFindsSkills(t *testing.T) {
+	t.Parallel()
 	tools := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
 		return tool.Text(false, "the tools"), nil
 	})

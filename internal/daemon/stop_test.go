@@ -13,6 +13,7 @@ import (
 // TestAStopTakesNoProgramAlong checks that a program that runs when its process is stopped
 // continues in the next one, even if its client waits for it. The client gets a notification.
 func TestAStopTakesNoProgramAlong(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d, p, stop := runTill(t, dir, mayDecide)
 	reached, release := make(chan struct{}, 2), make(chan struct{})

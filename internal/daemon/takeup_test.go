@@ -48,6 +48,7 @@ func (s *scene) lingers() (answer chan struct{}, called chan string) {
 // TestOneRecordAcrossARestart restarts the process cleanly while a call waits for approval or for a
 // slow tool. The call must continue in the next process, and have a single record.
 func TestOneRecordAcrossARestart(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct{ name, code, tool string }{
 		{"a person", one, "book.write"},
 		{"a slow tool", `return await book.linger({ key: K + "1" })`, "book.linger"},
@@ -88,6 +89,7 @@ func TestOneRecordAcrossARestart(t *testing.T) {
 // TestAnotherRecordAcrossARestart checks that a call that is decided differently after a restart
 // has a second record, which names the first. The first one has an end.
 func TestAnotherRecordAcrossARestart(t *testing.T) {
+	t.Parallel()
 	s := &scene{T: t, house: newHouse(t, askForWrites), channel: byAPI, label: "t-"}
 	s.waits(one)
 	s.restart(t, func() { s.config = strings.Replace(s.config, askForWrites, "policy: open\n", 1) })
@@ -103,6 +105,7 @@ func TestAnotherRecordAcrossARestart(t *testing.T) {
 // TestCutJournal checks that nothing is written twice if the end of a journal was cut off. The
 // audit record still has the write.
 func TestCutJournal(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{askForWrites, "policy: open\n"} {
 		t.Run(strings.TrimSpace(policy), func(t *testing.T) {
 			t.Parallel()
@@ -192,6 +195,7 @@ func (h *house) cut(t *testing.T, execution string, keep int) {
 // TestExecutionAfterARestart checks that the result of an execution is the same after a restart. It
 // must be shown to the same users, without personal data if a model may read it.
 func TestExecutionAfterARestart(t *testing.T) {
+	t.Parallel()
 	s := &scene{T: t, house: newHouse(t, "policy: open\nprivacy: tokenize\n"), label: "t-"}
 	before := map[string]*api.Execution{}
 	for _, code := range []string{
@@ -229,6 +233,7 @@ func TestExecutionAfterARestart(t *testing.T) {
 // TestLimitsAfterARestart checks that a resumed execution still counts against the limits, once
 // with the execution of its plan.
 func TestLimitsAfterARestart(t *testing.T) {
+	t.Parallel()
 	const limits = "limits: [{ what: concurrent, max: 2 }, { what: tokens, max: 1000, window: 1h }]\n"
 	for _, mode := range []string{"", "plan"} {
 		t.Run(mode, func(t *testing.T) {

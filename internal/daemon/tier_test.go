@@ -168,6 +168,7 @@ func (r *tierRig) want(session, code, tier, part string) {
 // the tier that the policies require, its calls are decided at this tier, and its session stays in
 // its driver when the policies no longer require that.
 func TestTiersOfPolicies(t *testing.T) {
+	t.Parallel()
 	r := newTierRig(t)
 	r.start(tierPolicies, newStronger)
 	put := `return await callTool("box.put", {})`
@@ -205,6 +206,7 @@ func TestTiersOfPolicies(t *testing.T) {
 // TestRecoveryKeepsTheTier checks that an execution that the next process recovers stays in its
 // driver, though the policies no longer require that.
 func TestRecoveryKeepsTheTier(t *testing.T) {
+	t.Parallel()
 	r := newTierRig(t)
 	r.start(tierPolicies, newStronger)
 	answer := make(chan string, 1)
@@ -235,6 +237,7 @@ func TestRecoveryKeepsTheTier(t *testing.T) {
 // TestTierThatNoDriverHas checks that a program doesn't run if no driver is strong enough for the
 // policies, that the error says why for each, and that a check and the log warn beforehand.
 func TestTierThatNoDriverHas(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		tier   string
 		create func() (sandbox.Driver, error)
@@ -284,6 +287,7 @@ func TestTierThatNoDriverHas(t *testing.T) {
 
 // TestConfiguredTier checks that sandbox.tier keeps programs out of weaker drivers.
 func TestConfiguredTier(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := config.Parse(filepath.Join(dir, "biplane.yaml"), []byte("policy: open\nsandbox: { tier: gvisor }\n"),
 		env, tool.GVisor)

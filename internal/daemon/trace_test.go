@@ -75,6 +75,7 @@ func attributesOf(s *wire.Span) map[string]string {
 // TestTrace checks that one execution with three calls, of which one needs a person, is one trace
 // from the agent's request to the upstream, and that it has neither arguments nor results.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	c := newCollector(t)
 	var mu sync.Mutex
 	received := map[string]bool{} // the trace contexts that reach the upstream

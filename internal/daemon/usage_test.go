@@ -10,6 +10,7 @@ import (
 // TestUsage checks that two keys see their own usage, an auditor sees all, and the next process
 // still has it.
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	dir, p := t.TempDir(), newPeer(t)
 	config := "auth: { keys: true }\nprices: { input: 1000000 }\nmcpServers: { peer: { url: '" + p.URL + "' } }"
 	d, stop := run(t, dir, config)

@@ -10,6 +10,7 @@ import (
 // TestStatFile checks that a file that replaces another one is noticed, even with its size and
 // time.
 func TestStatFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file, other := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	moment := time.Unix(1, 0)

@@ -39,6 +39,7 @@ func (w *warden) Refused(_ context.Context, u vfs.Use, _ error) {
 // afterwards, whatever the policies are by then. Later file operations are decided by the new
 // policies.
 func TestRecoveryDoesNotDecideOnFilesAgain(t *testing.T) {
+	t.Parallel()
 	w := &warden{barred: "workspace/no"}
 	s := newScene(t, func(cfg *executor.Config) { cfg.Access = w })
 	gate := make(chan struct{})

@@ -19,6 +19,7 @@ var variable = regexp.MustCompile(`ex_[a-z0-9]{20}|\b[0-9.]+ m?s\b`)
 // TestAnswers holds what agents read about failed and doubtful programs. Each archive in
 // testdata/answers has programs, and after each program the text blocks of its answer.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/answers/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no programs: %v", err)

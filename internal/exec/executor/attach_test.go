@@ -10,6 +10,7 @@ import (
 // TestFilesAfterADeath checks that attached files are available to a program that continues in
 // another process, and in its session afterwards.
 func TestFilesAfterADeath(t *testing.T) {
+	t.Parallel()
 	went := 0
 	for dies := 2; dies <= 8; dies += 2 {
 		s := newScene(t, nil)

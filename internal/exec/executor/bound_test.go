@@ -35,6 +35,7 @@ var bounded = []struct{ name, language, code, kind, limit string }{
 }
 
 func TestEachLimitIsNamed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), func(c *executor.Config) {
 		c.Limits.CPU, c.Limits.Memory, c.Limits.Calls, c.Limits.Result, c.Limits.Console = 2*time.Second, 64<<20, 3,
 			1<<20, 16<<10
@@ -75,6 +76,7 @@ func TestEachLimitIsNamed(t *testing.T) {
 // TestDroppedConsole checks that answers say how much console output was dropped, both for a
 // program that succeeds and for an endless one.
 func TestDroppedConsole(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Console = 16 << 10 })
 	for _, c := range []struct {
 		language, code string
@@ -105,6 +107,7 @@ func TestDroppedConsole(t *testing.T) {
 // TestLimitsThatAreCaught checks that limits that a program can catch are errors of its language,
 // and have no other cost.
 func TestLimitsThatAreCaught(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Calls, c.Limits.Sessions.Files = 3, 5 })
 	for _, c := range []struct{ language, code, want string }{
 		{"typescript", `function f() { return f() + 1 } try { f() } catch (e) { return e.name }`, `"RangeError"`},

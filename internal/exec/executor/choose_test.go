@@ -106,6 +106,7 @@ func (f *fleet) refusedAt(tier tool.Tier, session, language string, kind tool.Ki
 // TestCheapestDriver checks that a program runs in the cheapest sandbox that its grant allows and
 // that runs its language, and that the answer and the journal name a stronger tier.
 func TestCheapestDriver(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.doAt(tool.WASM, "", f.wasm, op{Set: "x=1"})
 	o := f.doAt(tool.Process, "", f.process, op{Set: "x=1"})
@@ -128,6 +129,7 @@ func TestCheapestDriver(t *testing.T) {
 // TestNoDriverFits checks that a program never runs in a weaker sandbox than its grant asks for,
 // and that the error names the request and the reason why each driver is unsuitable.
 func TestNoDriverFits(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.refusedAt(tool.GVisor, "", "typescript", tool.Unavailable, "a sandbox of tier gvisor or stronger, for typescript",
 		"wasm is only of tier wasm; process is only of tier process. Don't try it again")
@@ -150,6 +152,7 @@ func TestNoDriverFits(t *testing.T) {
 // TestSessionKeepsItsDriver checks that a session, its fork, and its export stay in the kind of
 // sandbox in which the session began.
 func TestSessionKeepsItsDriver(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.doAt(tool.Process, "strong", f.process, op{Set: "x=1"})
 	f.doAt(tool.WASM, "weak", f.wasm, op{Set: "x=2"})
@@ -188,6 +191,7 @@ func TestSessionKeepsItsDriver(t *testing.T) {
 // which it began, after a restart and after a suspension, and that it is replayed there. Without
 // this kind it ends as interrupted.
 func TestRecoveryKeepsTheDriver(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	begin := func(tier tool.Tier) string {
 		t.Helper()
@@ -254,6 +258,7 @@ func TestRecoveryKeepsTheDriver(t *testing.T) {
 // TestWokenProgramKeepsTheDriver checks that a suspended program is restored in the kind of sandbox
 // in which it began.
 func TestWokenProgramKeepsTheDriver(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	tweak := f.tweak
 	f.tweak = func(c *executor.Config) { tweak(c); napping(c) }
@@ -310,6 +315,7 @@ func (o oldJournals) Parts(ctx context.Context, id string) ([][]byte, error) {
 // TestOldDataFolder checks that sessions and executions without a recorded kind of sandbox continue
 // in the wasm driver, even if another driver would be chosen today.
 func TestOldDataFolder(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	var sessions, journals eraser
 	tweak := f.tweak
@@ -369,6 +375,7 @@ func (d *plannedDoor) Call(ctx context.Context, c *tool.Call) (*tool.Result, err
 // TestPlanKeepsTheDriver checks that a plan is carried out in the kind of sandbox in which its
 // program was planned, also by the next process, in which another kind is the cheapest.
 func TestPlanKeepsTheDriver(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		f := newFleet(t)
 		door := &plannedDoor{asked: make(chan struct{}, 2), approve: make(chan struct{})}

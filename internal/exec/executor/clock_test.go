@@ -74,6 +74,7 @@ func TestClockTimer(t *testing.T) {
 }
 
 func TestClockAfterRestart(t *testing.T) {
+	t.Parallel()
 	c := newClock(10 * time.Second)
 	c.chargeTime(4 * time.Second)
 	if c.left != 6*time.Second {

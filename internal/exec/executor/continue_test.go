@@ -32,6 +32,7 @@ func sortedDoor(c *executor.Config) {
 // TestFailureSaysHowToContinue checks that the answer of a failed program names its execution, and
 // that a corrected program sent with after repeats none of its calls.
 func TestFailureSaysHowToContinue(t *testing.T) {
+	t.Parallel()
 	s := realStage(t, sortedDoor)
 	for _, c := range []struct {
 		language, code, session string
@@ -77,6 +78,7 @@ func TestFailureSaysHowToContinue(t *testing.T) {
 // TestReusedCallsChangeNothing checks that a call reused from an earlier execution doesn't count as
 // a change of the new program.
 func TestReusedCallsChangeNothing(t *testing.T) {
+	t.Parallel()
 	s := realStage(t, sortedDoor)
 	o := s.try(t.Context(), ann, "", `await box.slow(); throw new Error("no")`)
 	id, _ := idOf(t, o.res)
@@ -88,6 +90,7 @@ func TestReusedCallsChangeNothing(t *testing.T) {
 // TestFailureWithoutJournal checks that without a journal, the answer says that calls are not kept,
 // so that a corrected program repeats them.
 func TestFailureWithoutJournal(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run(`await box.text(); throw new Error("no")`)
 	if !failed {
@@ -97,6 +100,7 @@ func TestFailureWithoutJournal(t *testing.T) {
 }
 
 func TestUnknownExecution(t *testing.T) {
+	t.Parallel()
 	s := realStage(t, nil)
 	_, err := s.x.Resume().Call(t.Context(),
 		&tool.Call{Path: "biplane.resume", Arguments: []byte(`{"execution":"ex_none"}`), Principal: ann})
@@ -111,6 +115,7 @@ func TestUnknownExecution(t *testing.T) {
 // TestOtherLanguageInASession checks that a session is reported as new only once, whatever the
 // languages of its programs.
 func TestOtherLanguageInASession(t *testing.T) {
+	t.Parallel()
 	s := realStage(t, nil)
 	for _, c := range []struct{ language, code, want string }{
 		{"typescript", "1", "session work (new)"},

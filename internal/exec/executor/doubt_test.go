@@ -27,6 +27,7 @@ func through(f func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.
 // answered: it may have taken effect. A call that was certainly not sent, was reported as failed,
 // or only reads, is made again.
 func TestAfterDoubt(t *testing.T) {
+	t.Parallel()
 	var fail atomic.Pointer[tool.Error]
 	s := newScene(t, through(func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.Result, error) {
 		res, err := door.Call(ctx, c)
@@ -86,6 +87,7 @@ func (o turning) OnSend(c *tool.Call, decision string) func() error {
 // TestRecoveryOfAChangedTool checks that a call that was read-only when it was sent, but may write
 // now, is never repeated after a crash.
 func TestRecoveryOfAChangedTool(t *testing.T) {
+	t.Parallel()
 	var turned atomic.Bool
 	s := newScene(t, through(func(ctx context.Context, c *tool.Call, door tool.Caller) (*tool.Result, error) {
 		next := *c
@@ -128,6 +130,7 @@ func TestRecoveryOfAChangedTool(t *testing.T) {
 // TestRecoveryWithoutWhatItCorrects checks that a corrected program is recovered only while the
 // execution that it corrects is still known.
 func TestRecoveryWithoutWhatItCorrects(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, nil)
 	first, _, err := s.execute(map[string]any{"code": `await box.write({ n: 1 }); throw new Error("no")`})
 	if err != nil {

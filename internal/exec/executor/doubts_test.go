@@ -11,6 +11,7 @@ import (
 // TestUndeclaredArguments checks that the answer mentions wrong argument names, which a tool that
 // allows undeclared arguments silently ignores.
 func TestUndeclaredArguments(t *testing.T) {
+	t.Parallel()
 	a := standard()
 	a["open"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) { return tool.Text(false, "text"), nil }
 	r := newRig(t, a, nil)

@@ -68,6 +68,7 @@ func (s *stage) begin() chan outcome {
 // TestRunsUntilItsEndIsRecorded checks that while the end of an execution is being recorded, it
 // reads as under way, and no one who waits for it is woken.
 func TestRunsUntilItsEndIsRecorded(t *testing.T) {
+	t.Parallel()
 	gate := newTurnstile()
 	var hooked []execution.State
 	var tokens execution.Tokens
@@ -123,6 +124,7 @@ func TestRunsUntilItsEndIsRecorded(t *testing.T) {
 // TestRunsWhileItsAnswerIsMade checks that lists, details and watchers report an execution as
 // running while its answer is made, and completely once it has ended.
 func TestRunsWhileItsAnswerIsMade(t *testing.T) {
+	t.Parallel()
 	gate := newTurnstile()
 	s := newStage(t, func(c *executor.Config) { c.Privacy = slowHiding{turnstile: gate} })
 	done := s.begin()
@@ -176,6 +178,7 @@ func (s fullAtEnd) Write(w *journal.Write) journal.Pending {
 // TestEndThatCantBeRecorded checks that an execution ends here if its end can't be recorded, that
 // Stop reports that, and that the next process doesn't take it for ended.
 func TestEndThatCantBeRecorded(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *executor.Config) { c.Journal = fullAtEnd{c.Journal} })
 	s.p.spin = make(chan struct{})
 	done := make(chan outcome, 1)
@@ -203,6 +206,7 @@ func TestEndThatCantBeRecorded(t *testing.T) {
 // TestDetailsOfWhatJustEnded checks that details are complete if an execution ends after its
 // journal was read.
 func TestDetailsOfWhatJustEnded(t *testing.T) {
+	t.Parallel()
 	var j *endsWhileRead
 	s := newStage(t, func(c *executor.Config) {
 		j = &endsWhileRead{Store: c.Journal}
@@ -244,6 +248,7 @@ func (s *endsWhileRead) Parts(ctx context.Context, id string) ([][]byte, error) 
 // TestEndsWhileTheProcessDoes checks that an execution goes on in the next process if its journal
 // was closed before its end was recorded.
 func TestEndsWhileTheProcessDoes(t *testing.T) {
+	t.Parallel()
 	gate := newTurnstile()
 	var goesOn []bool
 	s := newStage(t, func(c *executor.Config) {

@@ -13,6 +13,7 @@ import (
 )
 
 func TestValue(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	for code, want := range map[string]string{
 		`1 + 1`:                    `2`,
@@ -41,6 +42,7 @@ func TestValue(t *testing.T) {
 }
 
 func TestResultsInsideAProgram(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	for result, want := range map[string]string{
 		`{"content":[{"type":"text","text":" {\"a\": 12345678901234567890} "}]}`: `{"a":12345678901234567890}`,
@@ -63,6 +65,7 @@ func TestResultsInsideAProgram(t *testing.T) {
 }
 
 func TestBlocksOfAnAnswer(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run(`console.log("one", { a: 1 }); console.error("two"); await box.text(); await box.text(); ` +
 		`await box.echo({}); return 7`)
@@ -85,6 +88,7 @@ func TestBlocksOfAnAnswer(t *testing.T) {
 
 // TestMissingProtections checks that every result mentions missing protections.
 func TestMissingProtections(t *testing.T) {
+	t.Parallel()
 	d, err := driver()
 	if err != nil {
 		t.Fatalf("driver: %v", err)
@@ -117,6 +121,7 @@ func (l *lame) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 // TestProbeThatFailsOnce checks that a driver's temporary failure doesn't keep programs from
 // running.
 func TestProbeThatFailsOnce(t *testing.T) {
+	t.Parallel()
 	d, err := driver()
 	if err != nil {
 		t.Fatalf("driver: %v", err)
@@ -131,6 +136,7 @@ func TestProbeThatFailsOnce(t *testing.T) {
 }
 
 func TestFailureText(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run("const rows = await box.echo({ rows: [1] });\nconsole.log('seen');\n\nconst n: number = " +
 		"rows.nope.length;\nreturn n")
@@ -161,6 +167,7 @@ func TestFailureText(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	for _, c := range []struct {
 		args map[string]any
@@ -188,6 +195,7 @@ func TestArguments(t *testing.T) {
 }
 
 func TestImages(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	const image = `{"type":"image","data":"aGVsbG8=","mimeType":"image/png"}`
 	texts, failed := r.run(`const i = await box.raw({ result: { content: [` + image +
@@ -209,6 +217,7 @@ func TestImages(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -227,6 +236,7 @@ func TestCancel(t *testing.T) {
 // TestStacksOfTheProgram checks that a stack trace inspected by the program itself refers to the
 // agent's text, too.
 func TestStacksOfTheProgram(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run("interface X { a: number }\n\nfunction f(): string {\n  const e = new Error('s');\n  " +
 		"console.log('seen', e.stack);\n  return e.stack!\n}\nreturn [f(), 'at (program.js:1:1)']")
@@ -238,11 +248,12 @@ func TestStacksOfTheProgram(t *testing.T) {
 }
 
 func TestManyNotes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
 	r := newRig(t, standard(), nil)
-	texts, failed := r.run(`for (let i = 0; i < 1e5; i++) emit("res_none"); return 1`)
+	texts, failed := r.run(`for (let i = 0; i < 1e4; i++) emit("res_none"); return 1`)
 	if failed || len(texts) != 2 || len(texts[1]) > 2000 {
 		t.Fatalf("texts = %.3000q, want !failed && len(texts) == 2 && len(texts[1]) <= 2000", texts)
 	}
@@ -250,6 +261,7 @@ func TestManyNotes(t *testing.T) {
 
 // TestCallsThatWereNotMade checks that calls refused before they were sent don't count as made.
 func TestCallsThatWereNotMade(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	const refused = `const id = ["x"].pop(), name = ["box.ekko"].pop(); for (const f of [() => box.strict({ id }), ` +
 		`() => box.down(), () => callTool(name)]) await f().catch(() => {});`
@@ -287,6 +299,7 @@ func TestCallsThatWereNotMade(t *testing.T) {
 // TestPlacesApartFromMessages checks that the error message of an invalid program contains no
 // position. The position is separate, and the agent sees both.
 func TestPlacesApartFromMessages(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	res, err := r.execute(t.Context(), map[string]any{"code": "await box.ecko({})\n\nawait box.txet({})"})
 	if err != nil || !res.IsError {
@@ -308,6 +321,7 @@ func TestPlacesApartFromMessages(t *testing.T) {
 
 // TestSizeOfTheConsole checks that text that the guest truncated is counted, too.
 func TestSizeOfTheConsole(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	texts, failed := r.run(`console.log("x".repeat(100_000)); return 1`)
 	if failed {

@@ -20,6 +20,7 @@ var eve = tool.Principal{ID: "local:eve"}
 // TestWhatIsKeptIsShared checks that many executions of one principal don't evict the only one of
 // another.
 func TestWhatIsKeptIsShared(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), func(c *executor.Config) {
 		c.Limits.Kept, c.Limits.KeptBytes, c.Limits.OutputTokens = 8, 64<<10, 20
 	})
@@ -62,6 +63,7 @@ func TestWhatIsKeptIsShared(t *testing.T) {
 // TestSessionsInMemoryAreShared checks that idle sessions of one principal are evicted before those
 // of another that has fewer.
 func TestSessionsInMemoryAreShared(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *executor.Config) { c.Limits.Sessions.Hot = 4 })
 	s.do("work", op{Set: "x=1"})
 	for i := range 10 {
@@ -78,6 +80,7 @@ func TestSessionsInMemoryAreShared(t *testing.T) {
 // TestHostWorkCounts checks that host time spent on a program counts as its CPU time, and ends the
 // program when it exceeds the limit.
 func TestHostWorkCounts(t *testing.T) {
+	t.Parallel()
 	a := standard()
 	a["work"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		c.Observe().OnWork(t.Context(), 6*time.Second)

@@ -24,6 +24,7 @@ func (noSecrets) May(u vfs.Use) error {
 func (noSecrets) Refused(context.Context, vfs.Use, error) {}
 
 func TestFilesCheckAccess(t *testing.T) {
+	t.Parallel()
 	f := files{fs: vfs.New(vfs.Config{}), fence: vfs.Fence{Access: noSecrets{}}}
 	if err := f.checkAccess(t.Context(), nil, "write", "./workspace/a", ""); err != nil {
 		t.Errorf("without labels: %v", err)
@@ -37,6 +38,7 @@ func TestFilesCheckAccess(t *testing.T) {
 }
 
 func TestFilesCountOperations(t *testing.T) {
+	t.Parallel()
 	var f files
 	for i := range maxFiles {
 		if !f.countOperation() {
@@ -49,6 +51,7 @@ func TestFilesCountOperations(t *testing.T) {
 }
 
 func TestFilesReadModule(t *testing.T) {
+	t.Parallel()
 	f := files{fs: vfs.New(vfs.Config{})}
 	if _, ok := f.readModule("./workspace/a.ts", nil); ok || f.barred != nil {
 		t.Errorf("a missing module: found %t, barred: %v", ok, f.barred)

@@ -229,6 +229,7 @@ const least = 0.95 // the fraction of other systems' programs that run unchanged
 // is one system, whose name and source are in the archive's comment. Its files are programs; the
 // comment in a program's last line is the expected result.
 func TestForms(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/forms/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no programs: %v", err)
@@ -276,6 +277,7 @@ func TestForms(t *testing.T) {
 // TestFormsArePlain checks that policy and audit records see the plain form of a call in another
 // form, and that hidden or ambiguous tools stay unreachable.
 func TestFormsArePlain(t *testing.T) {
+	t.Parallel()
 	r := newFormRig(t)
 	for code, want := range map[string]string{
 		`await mcp__github__get_issue({ owner: "o", repo: "r", issueNumber: 1 })`: `github.get_issue {"owner":"o",` +
@@ -304,6 +306,7 @@ func TestFormsArePlain(t *testing.T) {
 }
 
 func TestFormsInDoubt(t *testing.T) {
+	t.Parallel()
 	r := newFormRig(t)
 	for code, parts := range map[string][]string{
 		`await status({})`: {"names more than one tool", "east.status",
@@ -331,6 +334,7 @@ func TestFormsInDoubt(t *testing.T) {
 // TestFormsCaptureNothing checks that a program's own declarations take precedence, whatever their
 // names.
 func TestFormsCaptureNothing(t *testing.T) {
+	t.Parallel()
 	r := newFormRig(t)
 	for _, x := range []struct{ language, code, want string }{
 		{"typescript", `const text = "a b"; return text.split(" ")`, `["a","b"]`},
@@ -384,6 +388,7 @@ func TestFormsCaptureNothing(t *testing.T) {
 // TestExitIsFinal checks that a program that catches the exception of exit has ended all the same:
 // it makes no more calls.
 func TestExitIsFinal(t *testing.T) {
+	t.Parallel()
 	r := newFormRig(t)
 	for _, code := range []string{
 		`try { exit() } catch { await calc.add({ a: 1, b: 2 }) }; return 1`,
@@ -400,6 +405,7 @@ func TestExitIsFinal(t *testing.T) {
 // TestFormsStandStill checks that programs written for blocking calls make them one after another,
 // with an await only if the language has one.
 func TestFormsStandStill(t *testing.T) {
+	t.Parallel()
 	r := newFormRig(t)
 	for code, want := range map[string]string{
 		`try { call_tool("db.get_user", { user_id: "x" }); return "no error" } catch (e) { return "caught" }`:    `"caught"`,
@@ -420,6 +426,7 @@ func TestFormsStandStill(t *testing.T) {
 // TestFormsAsCallbacks checks that the arguments that map and similar functions pass to a callback
 // are not treated as positional arguments.
 func TestFormsAsCallbacks(t *testing.T) {
+	t.Parallel()
 	r := newFormRig(t)
 	for _, code := range []string{
 		`return await Promise.all(["a", "b"].map(lists.between))`,
@@ -438,6 +445,7 @@ func TestFormsAsCallbacks(t *testing.T) {
 // TestFormsLeaveGeneratorsAlone checks that a program that ends by creating a generator does not
 // run it.
 func TestFormsLeaveGeneratorsAlone(t *testing.T) {
+	t.Parallel()
 	r := newFormRig(t)
 	for _, code := range []string{
 		"g = (calc.add(a=1, b=n) for n in [1, 2])",

@@ -124,6 +124,7 @@ func (g *gated) begin(code string) (answer chan string) {
 // wait for people and when it no longer does. Here the state changes because of another call's
 // answer, and of another call.
 func TestItIsToldThatItWaits(t *testing.T) {
+	t.Parallel()
 	// ms is the delay before the other call; a slow machine needs longer to report the state
 	for ms := 600; !toldThatItWaits(t, ms); ms *= 4 {
 		if ms > 20_000 {
@@ -190,6 +191,7 @@ func toldThatItWaits(t *testing.T, ms int) bool {
 // TestAllAreToldThatItWaits checks that all callers who wait for a program are notified when it
 // waits for people.
 func TestAllAreToldThatItWaits(t *testing.T) {
+	t.Parallel()
 	within := time.Second
 	g := newGated(t, func(c *executor.Config) { c.AnswerWithin = within })
 	hold := make(chan struct{})
@@ -229,6 +231,7 @@ func TestAllAreToldThatItWaits(t *testing.T) {
 // TestAnEndedProgramWaitsForNobody checks that a program that has ended doesn't wait for people:
 // calls that it didn't await are abandoned, and its answer says so.
 func TestAnEndedProgramWaitsForNobody(t *testing.T) {
+	t.Parallel()
 	g := newGated(t, nil)
 	answer := <-g.begin(`box.write({n: 1}); await box.read({}); throw new Error("enough")`)
 	if !strings.Contains(answer, "enough") {
@@ -243,6 +246,7 @@ func TestAnEndedProgramWaitsForNobody(t *testing.T) {
 // TestTimeOfPeopleIsNotItsOwn checks that the time that people take to decide doesn't count against
 // the execution's limits, also if another process then recovers it.
 func TestTimeOfPeopleIsNotItsOwn(t *testing.T) {
+	t.Parallel()
 	clock := new(wallclock.Clock)
 	g := newGated(t, func(c *executor.Config) { c.Clock = clock })
 	g.begin(`await box.write({n: 1}); await box.write({n: 2}); return "end"`)
@@ -265,6 +269,7 @@ var asked = regexp.MustCompile(`request (apr_[a-z0-9]+)`)
 // made once, others never. An answer names the pending requests, but none that were decided before
 // it was requested. Every execution ends, and nothing is left pending.
 func TestHeldInAnyOrder(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(3) {
 		heldInAnyOrder(t, rand.New(rand.NewPCG(seed, 7)))
 	}

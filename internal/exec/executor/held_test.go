@@ -56,6 +56,7 @@ func (d *desk) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 }
 
 func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
+	t.Parallel()
 	var d *desk
 	r := newRig(t, standard(), func(c *executor.Config) {
 		door := c.Door
@@ -101,6 +102,7 @@ func TestExecuteAnswersThatItWaitsForAPerson(t *testing.T) {
 // TestExecuteAnswersWhenMoreCallsWaitThanMayBeUnderWay checks that execute also answers if a
 // program makes more concurrent calls than may be under way: the others are queued behind these.
 func TestExecuteAnswersWhenMoreCallsWaitThanMayBeUnderWay(t *testing.T) {
+	t.Parallel()
 	var d *desk
 	r := newRig(t, standard(), func(c *executor.Config) {
 		d = newDesk(c.Door)

@@ -9,6 +9,7 @@ import (
 
 // TestHistoryWithoutJournal checks that a history that is kept nowhere does nothing.
 func TestHistoryWithoutJournal(t *testing.T) {
+	t.Parallel()
 	h := &history{env: &env{}, output: journal.NewOutputDigest()}
 	if h.isKept() || h.isReplayed() || h.isStored() || h.recordedLines() != nil {
 		t.Errorf("a new history: kept %t, replayed %t, stored %t, lines %v", h.isKept(), h.isReplayed(), h.isStored(),
@@ -28,6 +29,7 @@ func TestHistoryWithoutJournal(t *testing.T) {
 // TestHistoryOfAnotherBuild checks that an execution doesn't continue on another build of the
 // engine.
 func TestHistoryOfAnotherBuild(t *testing.T) {
+	t.Parallel()
 	st := &journal.History{Prepared: &journal.Prepared{}}
 	st.Record.Build = "a"
 	h := &history{env: &env{}, Recall: journal.NewRecall(st)}
@@ -45,6 +47,7 @@ func TestHistoryOfAnotherBuild(t *testing.T) {
 // TestLateAnswers checks that answers after the program's end are kept for its session's next
 // program, until the history is released.
 func TestLateAnswers(t *testing.T) {
+	t.Parallel()
 	h := &history{env: &env{}, output: journal.NewOutputDigest()}
 	h.keepLate(&sandbox.Answer{ID: 1})
 	h.keepLate(&sandbox.Answer{ID: 2})

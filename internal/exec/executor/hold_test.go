@@ -107,6 +107,7 @@ func TestAnswersOnceNothingIsUnderWay(t *testing.T) {
 // TestBusy checks that Busy counts a suspended program until it is known to wait only for people.
 // It also counts a program that is about to continue with an answer.
 func TestBusy(t *testing.T) {
+	t.Parallel()
 	x := &Executor{cfg: Config{}, runs: newRuns(1, 1, time.Hour, nil)}
 	r := assemble(&env{x: x, id: "ex_1"})
 	r.state.exec.Calls = make([]execution.Call, 2)

@@ -282,6 +282,7 @@ return [one, ...some, ...rest, ...last].map((r) => r.args.n);`
 // its journal. No call may be made more than once. An execution that can be recovered must end, and
 // one that can't must name the call.
 func TestDeathAtEachWrite(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
@@ -291,6 +292,7 @@ func TestDeathAtEachWrite(t *testing.T) {
 // TestDeathAtEachWriteInASession also checks that the program has changed its session once, or not
 // at all.
 func TestDeathAtEachWriteInASession(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
@@ -300,6 +302,7 @@ func TestDeathAtEachWriteInASession(t *testing.T) {
 
 // TestDeathAtEachWriteInPython uses file operations, sleeps and blocking calls.
 func TestDeathAtEachWriteInPython(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
@@ -413,6 +416,7 @@ func deathAtEachWrite(t *testing.T, session string, args map[string]any) {
 // TestJournalIsBounded checks that a journal that grows too large is abandoned. The execution
 // continues and reports this, and its calls are still known.
 func TestJournalIsBounded(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, func(c *executor.Config) { c.Limits.Journal.Execution = 400 << 10 })
 	id, res, err := s.execute(map[string]any{"code": `for (let n = 0; n < 8; n++) await box.big({ n }); await ` +
 		`box.write({ n: 1 }); return "through"`})
@@ -452,6 +456,7 @@ func TestJournalIsBounded(t *testing.T) {
 // TestRetention checks that executions that are too old or too many are deleted, with everything
 // that only they reference.
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, nil)
 	big := func(n int) string {
 		t.Helper()

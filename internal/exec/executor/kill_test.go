@@ -92,6 +92,7 @@ func runForever(ctx context.Context, x *executor.Executor, name string) error {
 // TestKill checks that after the process is killed at any time, all acknowledged changes exist, and
 // at most those of one more program.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}

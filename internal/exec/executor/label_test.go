@@ -75,6 +75,7 @@ func (s *stage) labels(name string) string {
 }
 
 func TestSessionsCarryLabels(t *testing.T) {
+	t.Parallel()
 	c := &customs{}
 	s := newStage(t, c.door)
 	s.do("work", out, read1("pii"), out)
@@ -117,6 +118,7 @@ func TestSessionsCarryLabels(t *testing.T) {
 // TestLateAnswersCarryLabels checks that the labels of answers that arrive after a program has
 // ended are added to its session.
 func TestLateAnswersCarryLabels(t *testing.T) {
+	t.Parallel()
 	inside, ended := make(chan struct{}), make(chan struct{})
 	s := newStage(t, func(cfg *executor.Config) {
 		door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
@@ -148,6 +150,7 @@ func TestLateAnswersCarryLabels(t *testing.T) {
 // does not exist then, but the next program that names it carries the labels of what the first one
 // read.
 func TestLabelsOfSessionsThatNeverCameToBe(t *testing.T) {
+	t.Parallel()
 	c := &customs{}
 	s := newStage(t, c.door)
 	s.bad("work", read1("confidential"), op{Fail: "on purpose"})
@@ -168,6 +171,7 @@ func TestLabelsOfSessionsThatNeverCameToBe(t *testing.T) {
 // TestLabelsOfTheStateAreSealed checks that a session that was modified in the store can't lose the
 // labels of its data.
 func TestLabelsOfTheStateAreSealed(t *testing.T) {
+	t.Parallel()
 	c := &customs{}
 	s := newStage(t, c.door)
 	s.do("work", read1("pii"))
@@ -187,6 +191,7 @@ func TestLabelsOfTheStateAreSealed(t *testing.T) {
 }
 
 func TestConnectionsCarryLabels(t *testing.T) {
+	t.Parallel()
 	c, conn := &customs{}, &tool.Labels{}
 	s := newStage(t, c.door)
 	all := func(l *tool.Labels) string { return strings.Join(l.All(), ",") }
@@ -232,6 +237,7 @@ func TestConnectionsCarryLabels(t *testing.T) {
 
 // TestWithoutLabelsNothingIsTold checks that data is not returned if its labels can't be stored.
 func TestWithoutLabelsNothingIsTold(t *testing.T) {
+	t.Parallel()
 	c := &customs{}
 	s := newStage(t, c.door)
 	raw, err := tool.Marshal(map[string]any{"code": ops(read1("pii"))})
@@ -248,6 +254,7 @@ func TestWithoutLabelsNothingIsTold(t *testing.T) {
 
 // TestLeftoversCarryLabels checks that readers of a leftover receive its labels.
 func TestLeftoversCarryLabels(t *testing.T) {
+	t.Parallel()
 	a := standard()
 	a["pii"] = func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		return tool.Text(false, strings.Repeat("secret ", 9000)), c.Observe().OnLabels([]string{"pii"})
@@ -277,6 +284,7 @@ func TestLeftoversCarryLabels(t *testing.T) {
 // TestLabelsOnlyGrow checks that for any sequence of programs, forks, failures and restarts, labels
 // only grow, and each call carries all of them.
 func TestLabelsOnlyGrow(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
@@ -390,6 +398,7 @@ func TestLabelsOnlyGrow(t *testing.T) {
 // TestLabelsSurviveACrash checks that a program that is recovered after a crash still carries the
 // labels of what it had read, and so does its session.
 func TestLabelsSurviveACrash(t *testing.T) {
+	t.Parallel()
 	for _, session := range []string{"", "work"} {
 		var mu sync.Mutex
 		var saw [][]string

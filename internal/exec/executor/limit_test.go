@@ -45,6 +45,7 @@ var hostile = map[string]struct{ code, want string }{
 }
 
 func TestHostilePrograms(t *testing.T) {
+	t.Parallel()
 	with := func(cpu time.Duration) *rig {
 		return newRig(t, standard(), func(c *executor.Config) {
 			c.Limits.CPU, c.Limits.Memory, c.Limits.Console = cpu, 48<<20, 4<<10
@@ -76,6 +77,7 @@ func TestHostilePrograms(t *testing.T) {
 }
 
 func TestMessageLimit(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
@@ -123,6 +125,7 @@ func TestNeighboursOfHostilePrograms(t *testing.T) {
 }
 
 func TestCallLimit(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Calls = 3 })
 	got := r.value(`const out = []; for (let i = 0; i < 5; i++) out.push(await box.text().catch((e) => e.kind)); out`)
 	if want := `["plain text","plain text","plain text","limit","limit"]`; got != want {
@@ -133,6 +136,7 @@ func TestCallLimit(t *testing.T) {
 }
 
 func TestConcurrencyOfCalls(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	now, most := 0, 0
 	a := standard()
@@ -154,6 +158,7 @@ func TestConcurrencyOfCalls(t *testing.T) {
 }
 
 func TestHundredCallsAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	begin := time.Now()
 	if got := r.value(`(await Promise.all(Array.from({ length: 100 }, () => box.wait({ MS: 50 })))).length`); got != "100" {
@@ -163,6 +168,7 @@ func TestHundredCallsAtOnce(t *testing.T) {
 }
 
 func TestOwnTime(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	// Waiting on timers is the program's own time; waiting for tools is not.
 	res, err := r.execute(t.Context(), map[string]any{"code": `await new Promise((r) => setTimeout(r, 60000))`,
@@ -186,6 +192,7 @@ func TestOwnTime(t *testing.T) {
 }
 
 func TestTotalTime(t *testing.T) {
+	t.Parallel()
 	for total := 100 * time.Millisecond; ; total *= 4 { // on a slow machine, part of it passes before the call is made
 		r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Total = total })
 		text := r.failure(`await box.never()`)
@@ -198,6 +205,7 @@ func TestTotalTime(t *testing.T) {
 }
 
 func TestResume(t *testing.T) {
+	t.Parallel()
 	a, gate := standard(), make(chan struct{})
 	a["gate"] = func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
 		select {
@@ -255,6 +263,7 @@ func TestResume(t *testing.T) {
 
 // TestStop stops programs that run, that wait, and that belong to someone else.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), func(c *executor.Config) { c.AnswerWithin = 50 * time.Millisecond })
 	for _, code := range []string{`for (;;);`, `await box.never()`, `await new Promise((r) => setTimeout(r, 1e6))`} {
 		res, err := r.execute(t.Context(), map[string]any{"code": code})
@@ -285,6 +294,7 @@ func TestStop(t *testing.T) {
 // TestStopAtTheEnd checks that Stop reports an execution that continues in the next process as not
 // stopped.
 func TestStopAtTheEnd(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *executor.Config) { c.AnswerWithin = 20 * time.Millisecond })
 	o := s.try(t.Context(), ann, "", ops(op{Call: "box.slow"}))
 	if o.err != nil {
@@ -304,6 +314,7 @@ func TestStopAtTheEnd(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.OutputTokens = 200 })
 	texts, failed := r.run(`return Array.from({ length: 500 }, (_, i) => ({ id: i, name: "item " + i, tags: ["a", ` +
 		`"b"] }))`)
@@ -346,6 +357,7 @@ func TestBudget(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
 	clock := wallclock.At(time.Now())
 	r := newRig(t, standard(), func(c *executor.Config) {
 		c.Limits.Kept = 3
@@ -373,6 +385,7 @@ func TestHistoryIsBounded(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	done := make(chan string, 1)
 	go func() {
@@ -394,6 +407,7 @@ func TestClose(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	a, told := standard(), make(chan struct{})
 	a["told"] = func(ctx context.Context, _ *tool.Call) (*tool.Result, error) {
 		select {
@@ -421,6 +435,7 @@ func TestProgress(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	res, err := r.execute(t.Context(), map[string]any{"code": `const a = await box.big({ N: 1000 }); return a.length`})
 	if err != nil {
@@ -446,6 +461,7 @@ type toolFiles struct {
 func (f toolFiles) ToolFiles(tool.Principal) map[string]string { return f.files }
 
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), func(c *executor.Config) {
 		c.Tools = toolFiles{files: map[string]string{"tools/box/index.ts": "export *",
 			"tools/box/echo.ts": "declare", "tools/index.ts": "x"}}
@@ -478,6 +494,7 @@ func (r *rig) kept(code string) string {
 }
 
 func TestReadResultBounds(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	list := r.kept(`return Array.from({ length: 30000 }, (_, i) => i)`)
 	text := r.kept(`return "häh".repeat(30000)`)
@@ -563,6 +580,7 @@ func heapPeak(t *testing.T, f func()) (peak uint64) {
 }
 
 func TestOddPaths(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	got := r.value(`const out = [];
 		for (const p of ["box.text\n", "box.\0text", "x".repeat(1e6), "box.execute", "biplane.execute", "tools.biplane.resume", "__proto__.__proto__", "constructor"])
@@ -589,6 +607,7 @@ func TestLimitWithCallsUnderWay(t *testing.T) {
 // TestCallsAfterTheEnd checks that calls that are still queued when the program fails are not made,
 // and that the agent is informed.
 func TestCallsAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.Concurrency = 2 })
 	text := r.failure(`const all = [box.fail()];
 		for (let i = 0; i < 10; i++) all.push(box.wait({ ms: 2000 }));
@@ -614,6 +633,7 @@ func (l lingering) Create(ctx context.Context, _ sandbox.Spec) (sandbox.Sandbox,
 // TestCutShortBeforeItRuns checks that the answer reports why an execution ended before its program
 // ran.
 func TestCutShortBeforeItRuns(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), func(c *executor.Config) {
 		c.Drivers = sandbox.OnlyDriver(lingering{c.Drivers[0].Driver.(enclosed)})
 		c.Limits.Total = 50 * time.Millisecond

@@ -26,6 +26,7 @@ func (t *truth) clone() *truth {
 // TestSessionsAgainstModel checks that after any sequence of operations, sessions hold exactly the
 // results of their successful programs.
 func TestSessionsAgainstModel(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}

@@ -22,6 +22,7 @@ func (s *stage) suspended() {
 }
 
 func TestProgramsThatWaitAreSuspended(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, napping)
 	for _, session := range []string{"", "work"} {
 		back := s.p.back.Load()
@@ -58,6 +59,7 @@ func TestProgramsThatWaitAreSuspended(t *testing.T) {
 }
 
 func TestSuspendedProgramsCanBeStopped(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *executor.Config) { napping(c); c.AnswerWithin = 5 * time.Minute })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan outcome)
@@ -82,6 +84,7 @@ func TestSuspendedProgramsCanBeStopped(t *testing.T) {
 // TestSuspendedProgramsAreAnsweredFor checks that suspended programs are answered for and resumed
 // like others.
 func TestSuspendedProgramsAreAnsweredFor(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *executor.Config) { napping(c); c.AnswerWithin = 200 * time.Millisecond })
 	o := s.try(t.Context(), ann, "", ops(op{Call: "box.slow"}, op{Set: "x=1"}, op{Get: "x"}))
 	holds(t, o.text, "It goes on. Call resume")
@@ -109,6 +112,7 @@ func TestSuspendedProgramsAreAnsweredFor(t *testing.T) {
 // TestTimersOfSuspendedPrograms checks that a timer wakes a suspended program, and that a timer
 // that expires soon prevents suspension.
 func TestTimersOfSuspendedPrograms(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, napping)
 	for ms := 150.0; s.p.back.Load() == 0; ms *= 4 { // on a slow machine it expires before the program is suspended
 		if ms > 20_000 {
@@ -128,6 +132,7 @@ func TestTimersOfSuspendedPrograms(t *testing.T) {
 }
 
 func TestQuestionsHoldTheSandbox(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, napping)
 	done := make(chan outcome)
 	go func() {

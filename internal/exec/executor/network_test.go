@@ -28,6 +28,7 @@ type startedKey struct{}
 // TestConnectionWithNewLabels checks that a connection ends when its program reads data that policy
 // doesn't permit it to send there. The labels of its own answers don't end it.
 func TestConnectionWithNewLabels(t *testing.T) {
+	t.Parallel()
 	r := newParts(t, nil)
 	r.x.cfg.Hosts, r.x.cfg.Door = unlabelled{}, unlabelled{}
 	started, ended := make(chan struct{}), make(chan error, 1)

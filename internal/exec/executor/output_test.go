@@ -14,6 +14,7 @@ import (
 func keepText(s string) string { return s }
 
 func TestOutputConsole(t *testing.T) {
+	t.Parallel()
 	o := output{limit: 100}
 	for i := range 5 {
 		if err := o.addLine("log", fmt.Sprintf("line %d %s", i, strings.Repeat("x", 20)), 7,
@@ -33,6 +34,7 @@ func TestOutputConsole(t *testing.T) {
 }
 
 func TestOutputOfRunawayProgram(t *testing.T) {
+	t.Parallel()
 	o := output{limit: 100}
 	if o.droppedNote() != "" {
 		t.Errorf("an empty console has a note: %q", o.droppedNote())
@@ -56,6 +58,7 @@ func TestOutputOfRunawayProgram(t *testing.T) {
 }
 
 func TestOutputBlocks(t *testing.T) {
+	t.Parallel()
 	var o output
 	large := json.RawMessage(strings.Repeat("x", maxEmitted-10))
 	if !o.addBlock(large) || o.addBlock(large) || !o.addBlock(large[:10]) || o.addBlock(large[:1]) {
@@ -64,6 +67,7 @@ func TestOutputBlocks(t *testing.T) {
 }
 
 func TestOutputDoubts(t *testing.T) {
+	t.Parallel()
 	var o output
 	for i := range 2 * maxDoubts {
 		o.addDoubt("a note")

@@ -10,6 +10,7 @@ import (
 // TestExecutionsStayWithWhoBeganThem checks that an execution's owner is read from its journal:
 // changing the unencrypted column of the database grants no one else access.
 func TestExecutionsStayWithWhoBeganThem(t *testing.T) {
+	t.Parallel()
 	c := &customs{}
 	s := newStage(t, c.door)
 	s.do("work", read1("pii"))

@@ -66,6 +66,7 @@ func wantLimit(t *testing.T, err error, limit string) {
 }
 
 func TestDialogEnds(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		about string
 		do    func(r *run) error
@@ -94,6 +95,7 @@ func TestDialogEnds(t *testing.T) {
 // TestDialogAfterTheEnd checks that nothing counts that a guest sends after its last message, and
 // that a program that was stopped doesn't succeed.
 func TestDialogAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	r := newParts(t, nil)
 	r.pauses.startRun(func(error) {})
 	if err := r.say(t, sandbox.GuestMessage{Done: &sandbox.Done{Value: []byte("1")}}); err != nil {
@@ -118,6 +120,7 @@ func TestDialogAfterTheEnd(t *testing.T) {
 }
 
 func TestCallsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	calls := 0
 	door := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
 		calls++
@@ -147,6 +150,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 // TestCallsTakeTurns checks that calls wait for their turns in the order in which the program makes
 // them, that a panic in one doesn't affect the others, and that none is started after the program.
 func TestCallsTakeTurns(t *testing.T) {
+	t.Parallel()
 	began, finish := make(chan string), make(chan struct{})
 	door := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		began <- c.Path
@@ -210,6 +214,7 @@ func (stepPending) Hurry()        {}
 // TestCallsWaitForTheirIntents checks that a call that may write waits until its intent is on disk,
 // and that one that reads only waits for what was written before it.
 func TestCallsWaitForTheirIntents(t *testing.T) {
+	t.Parallel()
 	var waits []string
 	r := newParts(t, func(c *Config) { c.Journal = stepJournal{waits: &waits} })
 	r.history.beginLog(arguments{}, nil)
@@ -281,6 +286,7 @@ func (s *fullStore) Spool(context.Context, session.Blob) error {
 // TestMachineThatCantSuspend checks that a guest that can't be stored waits in memory for its next
 // line, keeps its slot, isn't suspended again, and has the rest of its CPU time.
 func TestMachineThatCantSuspend(t *testing.T) {
+	t.Parallel()
 	for _, broken := range []error{nil, errors.New("no snapshot")} {
 		store := &fullStore{}
 		r := newParts(t, func(c *Config) { c.Store, c.Limits.CPU = store, 10*time.Second })
@@ -319,6 +325,7 @@ func TestMachineThatCantSuspend(t *testing.T) {
 }
 
 func TestMeter(t *testing.T) {
+	t.Parallel()
 	r := newParts(t, func(c *Config) { c.Limits.CPU = 20 * time.Second })
 	m := &r.meter
 	if got := m.remaining(20 * time.Second); got != 0 {
@@ -345,6 +352,7 @@ func TestMeter(t *testing.T) {
 }
 
 func TestResults(t *testing.T) {
+	t.Parallel()
 	r := newParts(t, nil)
 	s := &r.results
 	e := &execution.Execution{Value: json.RawMessage(`"short"`)}
@@ -384,6 +392,7 @@ func TestResults(t *testing.T) {
 
 // TestWatchers checks that everyone who watches is notified of the next change.
 func TestWatchers(t *testing.T) {
+	t.Parallel()
 	var w watchers
 	w.notifyAll() // no one watches
 	first, second := w.nextChange(), w.nextChange()

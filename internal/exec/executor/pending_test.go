@@ -40,6 +40,7 @@ func TestPendingPausesTotal(t *testing.T) {
 }
 
 func TestPendingBlockAll(t *testing.T) {
+	t.Parallel()
 	p := newPending(2)
 	if p.blockAll(0) || p.anyHold() != nil {
 		t.Error("without decisions, the program waits for people")
@@ -69,6 +70,7 @@ type holds struct {
 func (h *holds) OnHold(hold *tool.Hold) { h.begin = append(h.begin, hold != nil) }
 
 func TestHoldReporter(t *testing.T) {
+	t.Parallel()
 	var got holds
 	var r holdReporter
 	r.report(&tool.Hold{}) // no one listens

@@ -9,6 +9,7 @@ import (
 )
 
 func TestPlaceJoinsInOrder(t *testing.T) {
+	t.Parallel()
 	var order []string
 	joins := func(name string) func() (turn, error) {
 		return func() (turn, error) {
@@ -36,6 +37,7 @@ func TestPlaceJoinsInOrder(t *testing.T) {
 }
 
 func TestPlaceOfCanceledProgram(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
 	cancel(stopped)
@@ -51,6 +53,7 @@ func TestPlaceOfCanceledProgram(t *testing.T) {
 }
 
 func TestPlaceOfRecoveredProgram(t *testing.T) {
+	t.Parallel()
 	p := place{wait: func(context.Context) (*live.Hold, error) { return nil, nil }, come: make(chan struct{})}
 	wait, err := p.joinQueue(t.Context(), func() (turn, error) {
 		t.Error("it joined the queue twice")

@@ -115,6 +115,7 @@ func normal(v any) any {
 // TestValuesPassUnchanged checks that a tool's answer reaches the agent unchanged. The program
 // receives it as a result, passes it on as arguments of another call, and returns it as its value.
 func TestValuesPassUnchanged(t *testing.T) {
+	t.Parallel()
 	var given json.RawMessage
 	a := standard()
 	a["give"] = func(_ context.Context, _ *tool.Call) (*tool.Result, error) {

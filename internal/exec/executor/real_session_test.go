@@ -47,6 +47,7 @@ func (s *stage) code(session, language, code string) string {
 }
 
 func TestRealSessions(t *testing.T) {
+	t.Parallel()
 	s := realStage(t, nil)
 	for _, c := range []struct{ language, code, want string }{
 		{"typescript", `const counter = { n: 1 }; function inc() { return ++counter.n } let pending = box.slow; ` +
@@ -100,6 +101,7 @@ func TestRealSessions(t *testing.T) {
 // TestRealRoot checks that a program's initial directory lists what its relative names reach, in
 // both languages, and that a walk finds each file once.
 func TestRealRoot(t *testing.T) {
+	t.Parallel()
 	s := realStage(t, nil)
 	for _, c := range []struct{ language, code, want string }{
 		{"python", "import os, glob, pathlib\nos.makedirs('in')\nfor name in ['q.csv', 'in/r.csv']:\n    open(name, " +
@@ -119,6 +121,7 @@ func TestRealRoot(t *testing.T) {
 }
 
 func TestRealConsoleNotes(t *testing.T) {
+	t.Parallel()
 	s := realStage(t, nil)
 	for language, code := range map[string]string{
 		"typescript": `for (let i = 0; i < 200; i++) console.log("x".repeat(1e5)); return undefined`,
@@ -141,6 +144,7 @@ func TestRealConsoleNotes(t *testing.T) {
 }
 
 func TestRealProgramsAreSuspended(t *testing.T) {
+	t.Parallel()
 	for _, language := range []string{"typescript", "python"} {
 		s := realStage(t, napping)
 		code := `const a = "kept"; const b = await Promise.all([box.slow(), box.gate()]); [a, b]`
@@ -171,6 +175,7 @@ func TestRealProgramsAreSuspended(t *testing.T) {
 // while a call is under way, and then blocks on another call. It should then be suspended, but
 // can't be. The blocking call must return normally.
 func TestRealProgramsStandStill(t *testing.T) {
+	t.Parallel()
 	s := realStage(t, napping)
 	code := `import asyncio
 t = asyncio.ensure_future(box.slow())
@@ -197,6 +202,7 @@ def still(x):
 // TestRealRebuild checks that the real engine rebuilds a session with damaged state from what its
 // programs received, byte for byte as far as programs can tell.
 func TestRealRebuild(t *testing.T) {
+	t.Parallel()
 	s := realStage(t, nil)
 	for language, list := range map[string][]string{
 		"typescript": {`const r = [Math.random(), Date.now(), crypto.randomUUID()]; const got = await ` +

@@ -82,6 +82,7 @@ func (s *scene) replayed(id string, o execution.ReplayOptions) *execution.Replay
 // of random delay and failure, have byte-identical replays. Programs that don't depend on time have
 // the same result when run as a changed program, too.
 func TestReplayGivesTheSameBytes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
@@ -127,6 +128,7 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 // TestReplayOfAChangedProgram checks that a changed program is answered from the journal until its
 // first call that is not recorded.
 func TestReplayOfAChangedProgram(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
@@ -175,6 +177,7 @@ func TestReplayOfAChangedProgram(t *testing.T) {
 // TestReplayInASession checks that a program in a session is replayed from its initial state,
 // whatever came after it.
 func TestReplayInASession(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, nil)
 	var ids []string
 	for _, code := range []string{`let n = (await box.read({ n: 5 })).args.n; n`, `n += 10; n`,
@@ -206,6 +209,7 @@ func TestReplayInASession(t *testing.T) {
 // TestResumeAfterRestart checks that an execution's answer is available after a restart, only to
 // its owner.
 func TestResumeAfterRestart(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, nil)
 	id, res, err := s.execute(map[string]any{"code": `console.log("hello"); return box.big({ n: 1 })`})
 	if err != nil {
@@ -236,6 +240,7 @@ func TestResumeAfterRestart(t *testing.T) {
 // TestAfter checks that a corrected program repeats no completed call, and that its answer names
 // these calls.
 func TestAfter(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, nil)
 	s.who.Client = "test/1"
 	first, res, err := s.execute(map[string]any{"code": `
@@ -294,6 +299,7 @@ func (s *scene) waitFor(key string) {
 // tool, the next process makes that call again. The program's session is held until then, and a
 // program queued behind it runs after it.
 func TestRecoveryInASession(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, nil)
 	if _, res, err := s.execute(map[string]any{"code": `var list = ["a"]; list`, "session": "s"}); err != nil ||
 		res.IsError {
@@ -346,6 +352,7 @@ func TestRecoveryInASession(t *testing.T) {
 // TestUnknownOutcome checks that a writing call with an unknown outcome is reported, and not
 // repeated, neither by the program nor by a later one.
 func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, nil)
 	gate := make(chan struct{})
 	defer close(gate)
@@ -397,6 +404,7 @@ func (o otherBuild) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 // TestRecoveryInAnotherBuild checks that after an upgrade, a program can't continue in another
 // build of the engine, but that the calls that it had made are reported.
 func TestRecoveryInAnotherBuild(t *testing.T) {
+	t.Parallel()
 	upgraded := false
 	told := make(chan *execution.Execution, 2)
 	s := newScene(t, func(c *executor.Config) {
@@ -451,6 +459,7 @@ func (f fullStore) Write(w *journal.Write) journal.Pending {
 // TestEndThatCanNotBeWritten checks an execution that was answered, but whose end could not be
 // stored. Once writes succeed again it is recorded as ended, and it is not recovered.
 func TestEndThatCanNotBeWritten(t *testing.T) {
+	t.Parallel()
 	var full atomic.Bool
 	s := newScene(t, func(c *executor.Config) { c.Journal = fullStore{c.Journal, &full} })
 	gate := make(chan struct{})
@@ -503,6 +512,7 @@ func (readmits) RecordEnd(*execution.Execution) {}
 // TestRecoveryOfTimers checks that timers continue where they were: one due in an hour expires
 // then, and one that has expired does not expire again.
 func TestRecoveryOfTimers(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	clock := new(wallclock.Clock)
 	var again []string // log of executions that continue, and of how they end
@@ -554,6 +564,7 @@ func TestRecoveryOfTimers(t *testing.T) {
 // TestRecoveryGivesUp checks that an execution that crashes the process again and again is not
 // recovered forever.
 func TestRecoveryGivesUp(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, nil)
 	gate := make(chan struct{})
 	defer close(gate)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestSpared(t *testing.T) {
+	t.Parallel()
 	quarter := func(text string) int { return len(text) / 4 }
 	var s savings
 	if n := s.countResults(quarter); n != 0 {
@@ -28,6 +29,7 @@ func TestSpared(t *testing.T) {
 }
 
 func TestSparedCountsOnce(t *testing.T) {
+	t.Parallel()
 	counted := 0
 	count := func(text string) int { counted++; return len(text) }
 	var s savings

@@ -13,6 +13,7 @@ import (
 )
 
 func TestSessionLivesOn(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	o := s.do("work", op{Set: "x=1"}, op{Get: "x"})
 	holds(t, o.text, "session work (new)")
@@ -45,6 +46,7 @@ func TestSessionLivesOn(t *testing.T) {
 // TestFailureTakesBack checks that a program that fails, in any way, has no effect on variables,
 // files or skills.
 func TestFailureTakesBack(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *executor.Config) { c.Limits.Calls = 3 })
 	s.do("work", op{Set: "x=good"}, writeTo("a.txt", "good"), writeTo("skills/k.ts", "export const good = 1"))
 	bad := []op{{Set: "x=bad"}, writeTo("a.txt", "bad"), writeTo("b.txt", "bad"), writeTo("skills/k.ts", "bad")}
@@ -80,6 +82,7 @@ func TestFailureTakesBack(t *testing.T) {
 }
 
 func TestSessionsAreOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *executor.Config) { c.Limits.Sessions.Waiting = 20 })
 	s.do("work", op{Set: "x="})
 	first := make(chan outcome)
@@ -125,6 +128,7 @@ func TestSessionsAreOneAfterTheOther(t *testing.T) {
 }
 
 func TestIdleSessionsAreSuspended(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *executor.Config) { c.Limits.Sessions.Hot = 3 })
 	for _, name := range []string{"a", "b", "c", "d"} {
 		s.do(name, op{Set: "x=" + name})
@@ -148,6 +152,7 @@ func TestIdleSessionsAreSuspended(t *testing.T) {
 }
 
 func TestSessionsExpire(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *executor.Config) {
 		c.Limits.Sessions.Unused, c.Limits.Sessions.MaxAge = time.Hour, 3*time.Hour
 	})
@@ -181,6 +186,7 @@ func TestSessionsExpire(t *testing.T) {
 }
 
 func TestEndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	big := strings.Repeat("large ", 50_000)
 	s.do("work", op{Set: "x=" + big}, writeTo("a.txt", big), writeTo("dir.txt", "small"))
@@ -213,6 +219,7 @@ func TestEndLeavesNothing(t *testing.T) {
 }
 
 func TestSessionLimits(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *executor.Config) {
 		l := &c.Limits.Sessions
 		l.Size, l.Workspace, l.Files, l.Count = 2000, 100, 3, 2
@@ -240,6 +247,7 @@ func TestSessionLimits(t *testing.T) {
 }
 
 func TestForkIsIndependent(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.do("a", op{Set: "x=1"}, writeTo("f.txt", "1"))
 	i, err := s.x.Sessions().Fork(t.Context(), ann, "a", "b")
@@ -279,6 +287,7 @@ func TestForkIsIndependent(t *testing.T) {
 // TestLateAnswers checks that the next program of a session receives the answers to calls of an
 // earlier program that arrived after its end.
 func TestLateAnswers(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	done := make(chan outcome)
 	go func() {
@@ -298,6 +307,7 @@ func TestLateAnswers(t *testing.T) {
 }
 
 func TestWithoutSnapshotsThereAreNoSessions(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.p.plain = true
 	holds(t, s.bad("work", op{Get: "x"}).text, "no sessions")
@@ -306,6 +316,7 @@ func TestWithoutSnapshotsThereAreNoSessions(t *testing.T) {
 // TestCrashOfAnIdleGuest checks that a session whose guest was in a crashed process is restored
 // from the store without an error.
 func TestCrashOfAnIdleGuest(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.do("work", op{Set: "x=1"}, writeTo("a.txt", "1"))
 	s.want("work", "x", "1", "memory")
@@ -318,6 +329,7 @@ func TestCrashOfAnIdleGuest(t *testing.T) {
 // TestCrashBeforeAProgramBegins checks that a program whose process died before it began is started
 // in another one, but only once: a second crash has a cause.
 func TestCrashBeforeAProgramBegins(t *testing.T) {
+	t.Parallel()
 	for _, session := range []string{"", "new"} {
 		s := newStage(t, nil)
 		next := s.p.made.Load() + s.p.back.Load() + 1 // when the next guest is created

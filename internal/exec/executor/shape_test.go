@@ -8,6 +8,7 @@ import (
 // TestWrongShapes checks that the error of a program that mistakes the shape of a result shows what
 // the tool returned.
 func TestWrongShapes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	const object = `box.echo returned {rows: array of 2 {id: number}, total: number}. Results come unwrapped: use ` +
 		`this value as it is`
@@ -72,6 +73,7 @@ func TestWrongShapes(t *testing.T) {
 // TestDecodedResults checks that JSON.parse and json.loads return a tool's result unchanged, and
 // behave as usual for all other values.
 func TestDecodedResults(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	for _, c := range []struct{ language, code, value, note string }{
 		{"typescript", "const r = await box.echo({ rows: [1] });\nreturn [JSON.parse(r).rows, JSON.parse(await " +
@@ -104,6 +106,7 @@ func TestDecodedResults(t *testing.T) {
 // TestProgramsThatEndInAnAssignment checks that a program's last statement is its value, even if it
 // is a declaration, and that the answer says so.
 func TestProgramsThatEndInAnAssignment(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	for _, c := range []struct{ language, code, value, note string }{
 		{"typescript", "const r = await box.echo({ n: 1 });", `{"n":1}`,
@@ -131,6 +134,7 @@ func TestProgramsThatEndInAnAssignment(t *testing.T) {
 
 // TestUnknownNames checks that errors about unknown names list the upstreams, in both languages.
 func TestUnknownNames(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	for language, code := range map[string]string{"python": "bax.echo(n=1)",
 		"typescript": "const f = () => bax;\nf()"} {
@@ -145,6 +149,7 @@ func TestUnknownNames(t *testing.T) {
 // TestPythonNamedFunction checks that a call of a Python function named "function" is not mistaken
 // for TypeScript.
 func TestPythonNamedFunction(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, standard(), nil)
 	res, err := r.execute(t.Context(),
 		map[string]any{"language": "python", "code": "def function(x):\n    return x + 1\nfunction(1)\nfunction (2)"})

@@ -19,6 +19,7 @@ const hidden = 1
 `
 
 func TestSkills(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.do("", writeTo("skills/retry.ts", retrySkill),
 		writeTo("skills/vat.py", "\"\"\"German value added tax.\n\nMore.\"\"\"\n\nasync def vat(net: float,\n  "+
@@ -86,6 +87,7 @@ func TestSkills(t *testing.T) {
 }
 
 func TestFilesOfSessions(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	if _, err := s.file("work", sandbox.File{Op: "list", Path: "."}); kindOf(err) != tool.NotFound {
 		t.Errorf("of no session: %v", err)

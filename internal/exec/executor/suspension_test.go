@@ -34,6 +34,7 @@ func TestSuspensionTimer(t *testing.T) {
 }
 
 func TestSuspensionRemaining(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	s := suspension{patience: 20 * time.Second, lastActive: now.Add(-5 * time.Second)}
 	if wait, again := s.remaining(now, time.Minute); wait != 15*time.Second || again != 5*time.Second {
@@ -45,6 +46,7 @@ func TestSuspensionRemaining(t *testing.T) {
 }
 
 func TestSuspensionCanPause(t *testing.T) {
+	t.Parallel()
 	for _, s := range []*suspension{{openQuestions: 1}, {blocked: true}} {
 		if s.canPause() {
 			t.Errorf("a guest is paused that blocks: asking %d, held %t", s.openQuestions, s.blocked)
@@ -56,6 +58,7 @@ func TestSuspensionCanPause(t *testing.T) {
 }
 
 func TestSuspensionPatience(t *testing.T) {
+	t.Parallel()
 	s := suspension{patience: 20 * time.Second}
 	s.recordSuspension(time.Hour)
 	if s.patience != 20*time.Second {

@@ -10,6 +10,7 @@ import (
 )
 
 func TestCallTableAnswers(t *testing.T) {
+	t.Parallel()
 	var a callTable
 	large := bytes.Repeat([]byte("1"), maxAnswers)
 	if err := a.addAnswer("box.get", large); err != nil {
@@ -29,6 +30,7 @@ func TestCallTableAnswers(t *testing.T) {
 }
 
 func TestCallTableOutstanding(t *testing.T) {
+	t.Parallel()
 	a := callTable{outstanding: 2}
 	if a.endCall() || !a.endCall() {
 		t.Errorf("%d calls outstanding after the second of two ended", a.outstanding)

@@ -13,6 +13,7 @@ type fullSession struct{ err error }
 func (s fullSession) Label(context.Context, []string) error { return s.err }
 
 func TestTaintLabels(t *testing.T) {
+	t.Parallel()
 	var a taint
 	if err := a.addLabels(t.Context(), nil, []string{"pii"}); err != nil {
 		t.Fatalf("without a session: %v", err)
@@ -30,6 +31,7 @@ func TestTaintLabels(t *testing.T) {
 }
 
 func TestTaintBringsOnce(t *testing.T) {
+	t.Parallel()
 	var a taint
 	failure := errors.New("the store can't be reached")
 	tries := 0

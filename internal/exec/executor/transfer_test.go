@@ -53,6 +53,7 @@ func (s *stage) wantMade(name, from string) {
 }
 
 func TestExportAndImport(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.made()
 	sealed, locked := s.export("work", ""), s.export("work", "open sesame")
@@ -110,6 +111,7 @@ func TestExportAndImport(t *testing.T) {
 // TestLabelsOfAnImport checks that labels are added when a file sealed with a passphrase is
 // imported: anyone may have written it, and omitted labels.
 func TestLabelsOfAnImport(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.do("work", op{Set: "x=1"})
 	for name, c := range map[string]struct {
@@ -132,6 +134,7 @@ func TestLabelsOfAnImport(t *testing.T) {
 // TestTamperedExports checks that an exported session is rejected if any byte is changed or it is
 // truncated anywhere.
 func TestTamperedExports(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.do("work", op{Set: "x=1"})
 	file := s.export("work", "")
@@ -172,6 +175,7 @@ func FuzzImport(f *testing.F) {
 // TestRebuild checks that a session stored by another build of the engine is rebuilt from its
 // journal, and that this is reported.
 func TestRebuild(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	s.made()
 	file := s.export("work", "")
@@ -198,6 +202,7 @@ func TestRebuild(t *testing.T) {
 }
 
 func TestRebuildWithoutJournal(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, func(c *executor.Config) { c.Limits.Sessions.Journal = 2000 })
 	s.do("work", op{Set: "x=1"})
 	s.do("work", op{Set: "y=" + strings.Repeat("y", 3000)})
@@ -221,6 +226,7 @@ func TestRebuildWithoutJournal(t *testing.T) {
 // TestDamagedStore checks that a session that others modified in the store is refused, or rebuilt
 // if its journal is intact, and that it can be deleted.
 func TestDamagedStore(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, nil)
 	damage := func(query string) {
 		t.Helper()

@@ -20,6 +20,7 @@ func listAnswers(r *execution.Replayed) (recorded, lines []int) {
 
 // TestTrial checks how the calls of a changed program are matched with the recorded ones.
 func TestTrial(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, nil)
 	id, res, err := s.execute(map[string]any{"code": "const a = await box.write({ n: 1, m: 2 });\n" +
 		"const b = await box.read({ n: 2 });\nawait box.read({ n: 2 });\n" +
@@ -82,6 +83,7 @@ func TestTrial(t *testing.T) {
 // TestReplayLines checks that a replay finds the line of each call, and how many lines were logged
 // before it, in both languages.
 func TestReplayLines(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, nil)
 	for language, code := range map[string]string{
 		"typescript": "console.log('a');\nawait box.read({ n: 1 });\nconsole.log('b');\n" +
