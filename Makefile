@@ -1,8 +1,8 @@
 # make            build ./biplane, one static binary
 # make demo       the whole idea on this machine, offline, in under a minute
 # make check      formatting, vet, staticcheck, the architecture and the short tests: the inner loop
-# make test       everything that is checked, against real peers: the stories with the binary that users get, all else with the race
-#                 detector
+# make test       everything that is checked, against real peers: the stories with the binary that users get, all else
+#                 that starts goroutines with the race detector
 # make race       the stories with the race detector, too
 # make tools      install the real peers (npm) that tests run against, into .tools
 # make browser    the console in a real browser (Chromium), checked for accessibility, with pictures in .tools/screenshots

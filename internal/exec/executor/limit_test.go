@@ -525,7 +525,7 @@ func TestReadResultFlood(t *testing.T) {
 		t.Skip("it takes long")
 	}
 	r := newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = 2 * time.Second })
-	h := r.kept(`return "x".repeat(3e6)`)
+	h := r.kept(`return "x y ".repeat(75e4)`)
 	peak := heapPeak(t, func() {
 		holds(t, r.failure(fmt.Sprintf(`for (let i = 0; i < 1500; i++) readResult(%q).catch(() => {}); for (;;);`, h)),
 			"CPU time")
@@ -534,7 +534,7 @@ func TestReadResultFlood(t *testing.T) {
 		t.Errorf("the heap grew by %d MiB", peak>>20)
 	}
 	r = newRig(t, standard(), func(c *executor.Config) { c.Limits.CPU = time.Minute })
-	h = r.kept(`return "x".repeat(3e6)`)
+	h = r.kept(`return "x y ".repeat(75e4)`)
 	got := r.value(fmt.Sprintf(
 		`const all = await Promise.allSettled(Array.from({ length: 20 }, () => readResult(%q).then((s) => s.length)));
 		return all.map((x) => x.value ?? x.reason.kind).filter((x) => x !== 3e6 && x !== "limit")`, h))
