@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A kind is a kind of JSON value.
@@ -25,10 +28,14 @@ const (
 type node struct {
 	kind kind
 	b    bool
-	s    string   // value of a string, or a number as written
-	keys []string // names of an object, each once; the last duplicate wins
-	vals []*node  // values of an object or array
+	s    string         // value of a string, or a number as written
+	keys []string       // names of an object, each once; the last duplicate wins
+	vals []*node        // values of an object or array
+	at   map[string]int // positions of the names of a large object
 }
+
+// largeObject is the number of names from which an object has an index of them.
+const largeObject = 16
 
 // Bounds on the input. A schema beyond them is not an error: it becomes unknown, with a note.
 const (
@@ -44,90 +51,87 @@ func parseJSON(raw []byte) (*node, error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, fmt.Errorf("%w: %d bytes, %d are read", errTooBig, len(raw), maxSchemaBytes)
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	r := &jsonReader{dec: d}
-	n, err := r.value(0)
+	r := &jsonReader{dec: jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true))}
+	n, err := r.readValue(0)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one JSON value")
 	}
 	return n, nil
 }
 
+// A jsonReader reads JSON values. The decoder of encoding/json is several times slower.
 type jsonReader struct {
-	dec   *json.Decoder
+	dec   *jsontext.Decoder
 	nodes int
 }
 
-func (r *jsonReader) value(depth int) (*node, error) {
-	t, err := r.dec.Token()
+func (r *jsonReader) readValue(depth int) (*node, error) {
+	t, err := r.dec.ReadToken()
 	if err != nil {
 		return nil, err
 	}
-	return r.from(t, depth)
-}
-
-func (r *jsonReader) from(t json.Token, depth int) (*node, error) {
 	if r.nodes++; r.nodes > maxJSONNodes || depth > maxJSONDepth {
 		return nil, errTooBig
 	}
-	switch t := t.(type) {
-	case nil:
+	switch t.Kind() {
+	case 'n':
 		return &node{}, nil
-	case bool:
-		return &node{kind: jBool, b: t}, nil
-	case json.Number:
+	case 't', 'f':
+		return &node{kind: jBool, b: t.Bool()}, nil
+	case '0':
 		return &node{kind: jNumber, s: t.String()}, nil
-	case string:
-		return &node{kind: jString, s: t}, nil
-	case json.Delim:
-		if t == '[' {
-			return r.array(depth)
-		}
-		return r.object(depth)
+	case '"':
+		return &node{kind: jString, s: t.String()}, nil
+	case '[':
+		return r.readArray(depth)
 	}
-	return nil, fmt.Errorf("unexpected %v", t)
+	return r.readObject(depth)
 }
 
-func (r *jsonReader) array(depth int) (*node, error) {
+func (r *jsonReader) readArray(depth int) (*node, error) {
 	n := &node{kind: jArray}
-	for r.dec.More() {
-		v, err := r.value(depth + 1)
+	for r.dec.PeekKind() != ']' {
+		v, err := r.readValue(depth + 1)
 		if err != nil {
 			return nil, err
 		}
 		n.vals = append(n.vals, v)
 	}
-	_, err := r.dec.Token()
+	_, err := r.dec.ReadToken()
 	return n, err
 }
 
-func (r *jsonReader) object(depth int) (*node, error) {
+func (r *jsonReader) readObject(depth int) (*node, error) {
 	n := &node{kind: jObject}
-	at := map[string]int{}
-	for r.dec.More() {
-		t, err := r.dec.Token()
+	for r.dec.PeekKind() != '}' {
+		t, err := r.dec.ReadToken()
 		if err != nil {
 			return nil, err
 		}
-		key, _ := t.(string)
-		v, err := r.value(depth + 1)
+		key := t.String()
+		v, err := r.readValue(depth + 1)
 		if err != nil {
 			return nil, err
 		}
-		if i, dup := at[key]; dup {
-			n.vals[i] = v
-			continue
-		}
-		at[key] = len(n.keys)
-		n.keys = append(n.keys, key)
-		n.vals = append(n.vals, v)
+		n.set(key, v)
 	}
-	_, err := r.dec.Token()
+	_, err := r.dec.ReadToken()
 	return n, err
+}
+
+// find returns the position of a member of an object, or -1.
+func (n *node) find(key string) int {
+	if n.at == nil {
+		return slices.Index(n.keys, key)
+	}
+	if i, ok := n.at[key]; ok {
+		return i
+	}
+	return -1
 }
 
 // get returns a member of an object, or nil if it is missing or n is not an object.
@@ -135,24 +139,29 @@ func (n *node) get(key string) *node {
 	if n == nil || n.kind != jObject {
 		return nil
 	}
-	for i, k := range n.keys {
-		if k == key {
-			return n.vals[i]
-		}
+	if i := n.find(key); i >= 0 {
+		return n.vals[i]
 	}
 	return nil
 }
 
 // set adds or replaces a member of an object.
 func (n *node) set(key string, v *node) {
-	for i, k := range n.keys {
-		if k == key {
-			n.vals[i] = v
-			return
-		}
+	if i := n.find(key); i >= 0 {
+		n.vals[i] = v
+		return
 	}
 	n.keys = append(n.keys, key)
 	n.vals = append(n.vals, v)
+	switch {
+	case n.at != nil:
+		n.at[key] = len(n.keys) - 1
+	case len(n.keys) == largeObject:
+		n.at = make(map[string]int, 2*largeObject)
+		for i, k := range n.keys {
+			n.at[k] = i
+		}
+	}
 }
 
 // str returns a member that is a string, or "".

@@ -306,6 +306,27 @@ func FuzzFile(f *testing.F) {
 func BenchmarkSignature1000(b *testing.B) {
 	bench(b, func(it typegen.Item) { typegen.Signature(it) })
 }
+
+// BenchmarkSignatureOfManyTypes writes the signature of a tool whose result leads to 500 types.
+func BenchmarkSignatureOfManyTypes(b *testing.B) {
+	var s strings.Builder
+	s.WriteString(`{"$ref":"#/$defs/S0","$defs":{`)
+	for i := range 500 {
+		if i > 0 {
+			s.WriteByte(',')
+		}
+		fmt.Fprintf(&s, `"S%d":{"type":"object","properties":{"next":{"$ref":"#/$defs/S%d"},"name":{"type":"string",`+
+			`"description":%q}}}`, i, (i+1)%500, strings.Repeat("the name of it ", 20))
+	}
+	s.WriteString("}}")
+	it := typegen.Item{Tool: &tool.Tool{Upstream: "a", Name: "b", InputSchema: json.RawMessage(`{"type":"object"}`),
+		OutputSchema: json.RawMessage(s.String())}}
+	b.SetBytes(int64(s.Len()))
+	for b.Loop() {
+		typegen.Signature(it)
+	}
+}
+
 func BenchmarkFile1000(b *testing.B) {
 	bench(b, func(it typegen.Item) { typegen.File(it.Tool, it.Names) })
 }
