@@ -114,7 +114,9 @@ func TestClientRoundTrip(t *testing.T) {
 	t.Run("signin", func(t *testing.T) { tripSignIn(t, book) })
 	boxes := t.Run("sandboxes", func(t *testing.T) {
 		r := newProcessRig(t, inSandboxes)
-		tripSandboxes(t, book.record(r.d.Client()).OwnSandboxes())
+		client := book.record(r.d.Client())
+		tripSandboxes(t, client.OwnSandboxes())
+		tripImageCopy(t, client)
 		putImage(t, r.dir, image.Manifest{Name: "warm"}, map[string]string{"usr/share/warm": "x"})
 		w := tripped[*api.ImageWarmth](t)(book.record(r.d.Client()).WarmImage(t.Context(), "warm",
 			api.ImageWarmRequest{}))
@@ -397,6 +399,18 @@ func tripSignIn(t *testing.T, book *routeBook) {
 			t.Errorf("the sign-in is %+v, want done", got)
 		}
 		tripped[*api.SignOut](t)(way.c.SignIns().SignOut(t.Context(), way.target))
+	}
+}
+
+// tripImageCopy builds an image from a sandbox.
+func tripImageCopy(t *testing.T, c *api.Client) {
+	ctx, boxes := t.Context(), c.OwnSandboxes()
+	tripped[*api.OwnSandbox](t)(boxes.CreateSandbox(ctx, api.OwnSandboxRequest{Name: "packed"}))
+	tripped[*api.SandboxAnswer](t)(boxes.UseSandbox(ctx, "packed", "run",
+		api.SandboxOperation{Command: "mkdir -p node_modules/a && echo 1 > node_modules/a/index.js"}))
+	i := tripped[*api.CopiedImage](t)(c.CopyImage(ctx, "copied", api.ImageCopyRequest{Sandbox: "packed"}))
+	if i != nil && len(i.Notes) == 0 {
+		t.Errorf("CopyImage: %+v, want notes on what was copied", i)
 	}
 }
 
