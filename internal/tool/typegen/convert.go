@@ -27,7 +27,9 @@ type converter struct {
 	anchors map[string]*node
 	named   map[*node]*named
 	order   []*named
+	targets []*node // the schemas of order
 	left    int
+	most    int // maximum number of named parts that are converted; 0: all
 }
 
 // A document is a schema converted to types.
@@ -42,6 +44,14 @@ func convertSchema(raw json.RawMessage, input bool) *document {
 	return (&converter{input: input}).document(raw)
 }
 
+// maxNear is the maximum number of named parts that a signature considers: more than it can show.
+const maxNear = 200
+
+// convertNear converts a schema, but only the named parts that are nearest to its root.
+func convertNear(raw json.RawMessage, input bool) *document {
+	return (&converter{input: input, most: maxNear}).document(raw)
+}
+
 func (c *converter) document(raw json.RawMessage) *document {
 	root, err := parseJSON(raw)
 	if err != nil {
@@ -51,6 +61,15 @@ func (c *converter) document(raw json.RawMessage) *document {
 	self := &named{doc: root.str("description")}
 	c.named[root] = self
 	self.body = c.convert(root, 0)
+	// Parts that are near to the root come first: what is cut is far away. Depth starts at 0 again:
+	// c.named ends cycles, and c.left bounds everything else.
+	for i := 0; i < len(c.order); i++ { // converting one may add more
+		if c.most > 0 && i >= c.most {
+			c.order[i].body = unknownBecause("cut: the schema has too many types")
+			continue
+		}
+		c.order[i].body = c.convert(c.targets[i], 0)
+	}
 	return settle(self, c.order)
 }
 
@@ -419,9 +438,7 @@ func (c *converter) ref(ref string) typ {
 		}
 		c.named[target] = nm
 		c.order = append(c.order, nm)
-		// Depth starts at 0 again: a cycle ends at the entry above, and c.left bounds everything
-		// else.
-		nm.body = c.convert(target, 0)
+		c.targets = append(c.targets, target)
 	}
 	nm.uses++
 	return &refType{nm}
@@ -440,11 +457,11 @@ func (c *converter) lookup(ref string) *node {
 	if ref == "#" || ref == "" {
 		return c.root
 	}
-	if c.anchors == nil {
+	base, frag, hasFrag := strings.Cut(ref, "#")
+	if plain := base == "" && strings.HasPrefix(frag, "/"); !plain && c.anchors == nil {
 		c.anchors = map[string]*node{}
 		collectAnchors(c.root, c.anchors, 0)
 	}
-	base, frag, hasFrag := strings.Cut(ref, "#")
 	at := c.root
 	if base != "" {
 		if at = c.anchors[base]; at == nil {
@@ -474,7 +491,7 @@ func collectAnchors(n *node, into map[string]*node, depth int) {
 		into[id] = n // draft-07 writes anchors as "$id": "#name"
 	}
 	for _, v := range n.vals {
-		if v.kind == jObject || v.kind == jArray {
+		if v.load().kind == jObject || v.kind == jArray {
 			collectAnchors(v, into, depth+1)
 		}
 	}

@@ -21,6 +21,7 @@ const (
 	jString
 	jArray
 	jObject
+	jUnread // a part that is read when it is first looked up
 )
 
 // A node is a JSON value that keeps the order of object members. So generated types list parameters
@@ -32,6 +33,13 @@ type node struct {
 	keys []string       // names of an object, each once; the last duplicate wins
 	vals []*node        // values of an object or array
 	at   map[string]int // positions of the names of a large object
+	rest *unread        // the text of a part that is unread
+}
+
+// An unread is the text of a value, and the reader that read what is around it.
+type unread struct {
+	reader *jsonReader
+	text   []byte
 }
 
 // largeObject is the number of names from which an object has an index of them.
@@ -51,8 +59,7 @@ func parseJSON(raw []byte) (*node, error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, fmt.Errorf("%w: %d bytes, %d are read", errTooBig, len(raw), maxSchemaBytes)
 	}
-	r := &jsonReader{dec: jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true),
-		jsontext.AllowInvalidUTF8(true))}
+	r := &jsonReader{raw: raw, dec: newDecoder(raw)}
 	n, err := r.readValue(0)
 	if err != nil {
 		return nil, err
@@ -65,8 +72,59 @@ func parseJSON(raw []byte) (*node, error) {
 
 // A jsonReader reads JSON values. The decoder of encoding/json is several times slower.
 type jsonReader struct {
+	raw   []byte
 	dec   *jsontext.Decoder
 	nodes int
+}
+
+func newDecoder(raw []byte) *jsontext.Decoder {
+	return jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true),
+		jsontext.AllowInvalidUTF8(true))
+}
+
+// shelves are the members of a schema that hold parts for references (JSON Schema 2020-12, section
+// 8.2.4; draft-07, section 9). Tools of one API often have hundreds of them, and use few.
+var shelves = map[string]bool{"$defs": true, "definitions": true}
+
+// readShelf reads an object whose values stay unread.
+func (r *jsonReader) readShelf(depth int) (*node, error) {
+	if r.dec.PeekKind() != '{' {
+		return r.readValue(depth)
+	}
+	if _, err := r.dec.ReadToken(); err != nil {
+		return nil, err
+	}
+	n := &node{kind: jObject}
+	for r.dec.PeekKind() != '}' {
+		key, err := r.dec.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		name := key.String()
+		text, err := r.dec.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		end := int(r.dec.InputOffset())
+		n.set(name, &node{kind: jUnread, rest: &unread{r, r.raw[end-len(text) : end]}})
+	}
+	_, err := r.dec.ReadToken()
+	return n, err
+}
+
+// load reads n if it is unread. A part that is beyond the bounds becomes null, which no schema is.
+func (n *node) load() *node {
+	if n.kind != jUnread {
+		return n
+	}
+	r, text := n.rest.reader, n.rest.text
+	r.dec = newDecoder(text)
+	v, err := r.readValue(2)
+	if err != nil {
+		v = &node{}
+	}
+	*n = *v
+	return n
 }
 
 func (r *jsonReader) readValue(depth int) (*node, error) {
@@ -113,7 +171,11 @@ func (r *jsonReader) readObject(depth int) (*node, error) {
 			return nil, err
 		}
 		key := t.String()
-		v, err := r.readValue(depth + 1)
+		read := r.readValue
+		if depth == 0 && shelves[key] {
+			read = r.readShelf
+		}
+		v, err := read(depth + 1)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +202,7 @@ func (n *node) get(key string) *node {
 		return nil
 	}
 	if i := n.find(key); i >= 0 {
-		return n.vals[i]
+		return n.vals[i].load()
 	}
 	return nil
 }
@@ -205,9 +267,11 @@ func (n *node) strings(key string) []string {
 	return out
 }
 
-// appendJSON appends n as compact JSON.
+// appendJSON appends n as JSON, without spaces except in unread parts.
 func (n *node) appendJSON(b []byte) []byte {
 	switch n.kind {
+	case jUnread:
+		return append(b, n.rest.text...)
 	case jBool:
 		if n.b {
 			return append(b, "true"...)

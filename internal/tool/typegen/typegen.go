@@ -99,10 +99,10 @@ type signature struct {
 
 func newSignature(it Item) *signature {
 	t := it.Tool
-	s := &signature{names: it.Names, noArgs: takesNothing(t.InputSchema), args: convertSchema(t.InputSchema, true)}
+	s := &signature{names: it.Names, noArgs: takesNothing(t.InputSchema), args: convertNear(t.InputSchema, true)}
 	s.optional = mayBeEmpty(s.args.root)
 	if schema, _ := it.resultSchema(); schema != nil {
-		s.result = convertSchema(schema, false)
+		s.result = convertNear(schema, false)
 	} else {
 		s.result = &document{root: tUnknown}
 	}

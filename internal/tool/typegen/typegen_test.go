@@ -307,21 +307,49 @@ func BenchmarkSignature1000(b *testing.B) {
 	bench(b, func(it typegen.Item) { typegen.Signature(it) })
 }
 
-// BenchmarkSignatureOfManyTypes writes the signature of a tool whose result leads to 500 types.
-func BenchmarkSignatureOfManyTypes(b *testing.B) {
+// manyTypes returns a tool whose result leads from type to type, 500 times, and then has a field of
+// another type.
+func manyTypes() *tool.Tool {
 	var s strings.Builder
-	s.WriteString(`{"$ref":"#/$defs/S0","$defs":{`)
+	s.WriteString(`{"type":"object","properties":{"first":{"$ref":"#/$defs/S0"},"last":{"$ref":"#/$defs/Last"}},` +
+		`"$defs":{"Last":{"type":"object","properties":{"near":{"type":"boolean"}}}`)
 	for i := range 500 {
-		if i > 0 {
-			s.WriteByte(',')
-		}
-		fmt.Fprintf(&s, `"S%d":{"type":"object","properties":{"next":{"$ref":"#/$defs/S%d"},"name":{"type":"string",`+
+		fmt.Fprintf(&s, `,"S%d":{"type":"object","properties":{"next":{"$ref":"#/$defs/S%d"},"name":{"type":"string",`+
 			`"description":%q}}}`, i, (i+1)%500, strings.Repeat("the name of it ", 20))
 	}
 	s.WriteString("}}")
-	it := typegen.Item{Tool: &tool.Tool{Upstream: "a", Name: "b", InputSchema: json.RawMessage(`{"type":"object"}`),
-		OutputSchema: json.RawMessage(s.String())}}
-	b.SetBytes(int64(s.Len()))
+	return &tool.Tool{Upstream: "a", Name: "b", InputSchema: json.RawMessage(`{"type":"object"}`),
+		OutputSchema: json.RawMessage(s.String())}
+}
+
+// TestSignatureOfManyTypes checks that a signature shows the types nearest to its root, also if an
+// earlier field leads to many types. The file has all of them.
+func TestSignatureOfManyTypes(t *testing.T) {
+	it := typegen.Item{Tool: manyTypes()}
+	code, _, _ := typegen.Signature(it)
+	if !strings.Contains(code, "near") || !strings.Contains(code, "// cut: all of it is in") {
+		t.Errorf("signature:\n%s\nwant the type of last, and that it is cut", code)
+	}
+	if all := typegen.File(it.Tool, it.Names); strings.Count(all, "next?:") != 500 {
+		t.Errorf("the file has %d of 500 types", strings.Count(all, "next?:"))
+	}
+}
+
+// TestUnreadableType checks that a type that can't be read costs only itself.
+func TestUnreadableType(t *testing.T) {
+	deep := strings.Repeat(`{"items":`, 200) + "true" + strings.Repeat("}", 200)
+	code, _, _ := typegen.Signature(typegen.Item{Tool: &tool.Tool{Upstream: "a", Name: "b",
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"x":{"$ref":"#/$defs/Deep"},` +
+			`"y":{"$ref":"#/$defs/Y"}},"$defs":{"Deep":` + deep + `,"Y":{"type":"boolean"}}}`)}})
+	if !strings.Contains(code, "x?: unknown") || !strings.Contains(code, "y?: boolean") {
+		t.Errorf("signature:\n%s\nwant x unknown and y a boolean", code)
+	}
+}
+
+// BenchmarkSignatureOfManyTypes writes the signature of a tool whose result leads to 500 types.
+func BenchmarkSignatureOfManyTypes(b *testing.B) {
+	it := typegen.Item{Tool: manyTypes()}
+	b.SetBytes(int64(len(it.Tool.OutputSchema)))
 	for b.Loop() {
 		typegen.Signature(it)
 	}
