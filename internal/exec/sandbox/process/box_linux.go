@@ -60,7 +60,8 @@ type box struct {
 	process   *os.Process
 	conn      *os.File
 	in        *bufio.Reader
-	said      launch.Tail // the beginning of standard error before the interpreter runs
+	said      launch.Tail   // the beginning of standard error before the interpreter runs
+	saidAll   chan struct{} // closed at the end of standard error
 	gate      gate
 	output    *output       // what the agent for Node.js and its processes write; nil: another runtime
 	ended     chan struct{} // closed when the process has ended
@@ -153,10 +154,12 @@ func (b *box) startProcess(command []string, extra []*os.File) error {
 		return err
 	}
 	defer toStderr.Close()
+	b.saidAll = make(chan struct{})
 	if b.spec.Runtime == "js" {
 		b.output = newOutput(b, stderr)
 	} else {
 		go func() {
+			defer close(b.saidAll)
 			defer stderr.Close()
 			_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
 		}()
@@ -204,6 +207,9 @@ func (b *box) spawnAndWait(command []string, files []*os.File) error {
 	return <-started
 }
 
+// lastWords is how long the driver waits for the rest of what an ended process wrote.
+const lastWords = time.Second
+
 // awaitAgent sends the setup, and waits until the agent is ready.
 func (b *box) awaitAgent(s setup) error {
 	line, err := json.Marshal(s)
@@ -221,6 +227,10 @@ func (b *box) awaitAgent(s setup) error {
 	}
 	b.killProcess()
 	<-b.ended
+	select { // a process that outlives the first one could keep standard error open
+	case <-b.saidAll:
+	case <-time.After(lastWords):
+	}
 	reason := strings.TrimSpace(b.said.Text())
 	if reason == "" {
 		reason = "its process ended: " + b.state.String()

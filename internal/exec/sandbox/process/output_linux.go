@@ -40,10 +40,12 @@ func newOutput(b *box, pipe *os.File) *output {
 	o := &output{box: b, pipe: pipe}
 	raw, err := pipe.SyscallConn()
 	if err != nil { // impossible: the pipe is open
+		close(b.saidAll)
 		return o
 	}
 	o.raw = raw
 	go func() { // it ends with the last process of the sandbox, which closes the pipe
+		defer close(b.saidAll)
 		defer pipe.Close()
 		_ = raw.Read(func(fd uintptr) bool { return o.readAll(int(fd)) })
 	}()
