@@ -180,7 +180,7 @@ func verifySegment(a *app, output, path, key string) error {
 	}
 	h, err := segment.CheckFile(path, public)
 	if err != nil {
-		return &failure{err: fmt.Errorf("segment %s: %w", cleanLine(path), err), code: exitFailed}
+		return failWithText("segment %s: %v", cleanLine(path), err)
 	}
 	s := checkedSegment{Origin: h.Origin, First: h.First, Last: h.First + h.Count - 1, Since: h.Since, Until: h.Until}
 	return a.printOutput(output, s, func(w io.Writer) {

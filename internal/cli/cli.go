@@ -208,6 +208,11 @@ func failSilently(code int) error {
 	return &failure{err: errors.New("failed"), code: code, silent: true}
 }
 
+// failWithText returns a failure of what a command was asked to do, not of Biplane.
+func failWithText(format string, args ...any) error {
+	return &failure{err: usageError(format, args...), code: exitFailed}
+}
+
 // usageError returns an error about the use of a command.
 func usageError(format string, args ...any) error {
 	return &api.Error{Kind: api.Invalid, Message: fmt.Sprintf(format, args...)}

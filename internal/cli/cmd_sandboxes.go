@@ -206,9 +206,9 @@ func exitLike(e *api.SandboxExit) error {
 	case e == nil || e.Status == 0 && e.Signal == "":
 		return nil
 	case e.TimedOut:
-		return &failure{err: errors.New("the command reached its time limit: set --timeout"), code: exitFailed}
+		return failWithText("the command reached its time limit: set --timeout")
 	case e.Signal != "":
-		return &failure{err: fmt.Errorf("the command was ended by %s", e.Signal), code: exitFailed}
+		return failWithText("the command was ended by %s", e.Signal)
 	}
 	return &failure{err: fmt.Errorf("the command ended with exit status %d", e.Status), code: e.Status, silent: true}
 }
