@@ -45,7 +45,7 @@ func convertSchema(raw json.RawMessage, input bool) *document {
 }
 
 // maxNear is the maximum number of named parts that a signature considers: more than it can show.
-const maxNear = 200
+const maxNear = 100
 
 // convertNear converts a schema, but only the named parts that are nearest to its root.
 func convertNear(raw json.RawMessage, input bool) *document {
