@@ -408,10 +408,12 @@ func TestBombs(t *testing.T) {
 			}
 			return s + "paths: {}\n"
 		}(), "more than 2000000 values"},
-		"flow":  {"openapi: 3.0.0\na: [" + strings.Repeat("1,", 1<<20) + "]\npaths: {}\n", "convert it to JSON"},
-		"items": {"openapi: 3.0.0\na:\n" + strings.Repeat("-\n", 1<<20) + "paths: {}\n", "convert it to JSON"},
-		"keys":  {"openapi: 3.0.0\na:\n" + strings.Repeat("?\n", 1<<20) + "paths: {}\n", "convert it to JSON"},
-		"self":  {"openapi: 3.0.0\na: &a [*a]\npaths: {}\n", "contains itself"},
+		"flow":   {"openapi: 3.0.0\na: [" + strings.Repeat("1,", 1<<20) + "]\npaths: {}\n", "convert it to JSON"},
+		"items":  {"openapi: 3.0.0\na:\n" + strings.Repeat("-\n", 1<<20) + "paths: {}\n", "convert it to JSON"},
+		"keys":   {"openapi: 3.0.0\na:\n" + strings.Repeat("?\n", 1<<20) + "paths: {}\n", "convert it to JSON"},
+		"breaks": {"openapi: 3.0.0\na:\n" + strings.Repeat("-\u0085", 1<<20) + "\npaths: {}\n", "convert it to JSON"},
+		"utf16":  {"\xff\xfea\x00:\x00 \x001\x00", "it is not UTF-8"},
+		"self":   {"openapi: 3.0.0\na: &a [*a]\npaths: {}\n", "contains itself"},
 		"deep": {`{"openapi":"3.0.0","x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) +
 			`,"paths":{}}`, "levels deep"},
 		"neither": {"hello: world\n", "not an OpenAPI document"},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	yaml "github.com/oasdiff/yaml3"
 
@@ -218,6 +219,9 @@ func (p *parser) readJSON(d *json.Decoder, depth int) (*node, error) {
 }
 
 func parseYAML(text []byte) (*node, error) {
+	if !utf8.Valid(text) { // the library would read UTF-16, whose marks are not counted
+		return nil, errors.New("it is not UTF-8")
+	}
 	if countMarks(text) > maxMarks {
 		return nil, fmt.Errorf("it has more than %d values, too many for YAML: convert it to JSON", maxMarks)
 	}
@@ -234,6 +238,9 @@ func parseYAML(text []byte) (*node, error) {
 // countMarks returns how many characters may begin a value. The library needs up to 400 bytes for
 // each, before its tree can be counted.
 func countMarks(text []byte) (n int) {
+	for _, b := range lineBreaks {
+		n += bytes.Count(text, b)
+	}
 	for i, c := range text {
 		switch c {
 		case '\n', '\r', ',', '[', '{', ':':
@@ -246,6 +253,9 @@ func countMarks(text []byte) (n int) {
 	}
 	return n
 }
+
+// lineBreaks are the characters besides \r and \n that end lines in YAML 1.1, as the library does.
+var lineBreaks = [][]byte{[]byte("\u0085"), []byte("\u2028"), []byte("\u2029")}
 
 func (p *parser) convertYAML(y *yaml.Node, depth int) (*node, error) {
 	if err := p.countNode(depth); err != nil {
