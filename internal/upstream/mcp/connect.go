@@ -52,7 +52,7 @@ func (u *Upstream) connect(ctx context.Context) (*session, *toolList, error) {
 // listAll lists all that a server offers, and measures the work. An error means that there is no
 // list of tools.
 func (u *Upstream) listAll(ctx context.Context, s *session) (list *toolList, err error) {
-	u.load.measureWork(func() {
+	u.load.measureList(func() {
 		if list, err = s.listTools(ctx, u.cfg.Name, u.cfg.ConnectTimeout); err != nil {
 			return
 		}

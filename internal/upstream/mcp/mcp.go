@@ -229,7 +229,7 @@ func (u *Upstream) notifyChanges(stop <-chan struct{}) {
 	for {
 		select {
 		case <-u.notify:
-			u.load.measureWork(onChange)
+			u.load.measureUse(onChange)
 		case <-stop:
 			onChange() // the upstream is closed now
 			return

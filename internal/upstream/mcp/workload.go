@@ -19,10 +19,42 @@ type workload struct {
 	mu     sync.Mutex
 	active int       // pieces of work in progress
 	rested time.Time // when the next list may be requested
+	// use is what the most expensive use of the last list cost. Only that one counts: the state of
+	// a server changes with its calls, too, and callers must not put off its lists without end.
+	use time.Duration
 }
 
-// measureWork does a piece of work, and lets the next list wait accordingly.
-func (w *workload) measureWork(do func()) {
+// measureList makes a list, and lets the next one wait accordingly.
+func (w *workload) measureList(do func()) {
+	cost := w.measureWork(do)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.use = 0
+	w.addWork(cost)
+}
+
+// measureUse uses the last list, and lets the next one wait accordingly.
+func (w *workload) measureUse(do func()) {
+	cost := w.measureWork(do)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	more := max(0, cost-w.use)
+	w.use += more
+	w.addWork(more)
+}
+
+// addWork ends a piece of work that counts as cost. The caller holds w.mu.
+func (w *workload) addWork(cost time.Duration) {
+	w.active--
+	if now := time.Now(); w.rested.Before(now) {
+		w.rested = now
+	}
+	w.rested = w.rested.Add(busyShare * cost)
+}
+
+// measureWork does a piece of work, and returns what it cost. It counts as in progress until
+// addWork.
+func (w *workload) measureWork(do func()) time.Duration {
 	w.mu.Lock()
 	w.active++
 	w.mu.Unlock()
@@ -31,15 +63,7 @@ func (w *workload) measureWork(do func()) {
 		end = cputime.StartTimer()
 	}
 	do()
-	cost := end()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.active--
-	now := time.Now()
-	if w.rested.Before(now) {
-		w.rested = now
-	}
-	w.rested = w.rested.Add(busyShare * cost)
+	return end()
 }
 
 // pauseLeft returns how long the next list has to wait. As long as work is in progress, that is
