@@ -37,13 +37,18 @@ type Info struct {
 }
 
 func (s *Sessions) info(ctx context.Context, r *session.Record) Info {
+	return s.describe(r, s.cfg.Guests.FindTier(ctx, r.Engine, r.Languages))
+}
+
+// describe is info with the tier given.
+func (s *Sessions) describe(r *session.Record, tier string) Info {
 	i := Info{
 		Name: r.Name, Owner: r.Owner, Languages: r.Languages, State: "suspended", Created: r.Created.UTC(),
 		Used:    r.Used.UTC(),
 		Expires: s.cfg.Limits.expires(r).UTC(), Programs: r.Programs, StateBytes: r.StateBytes, FileBytes: r.FileBytes,
 		Files:        r.Files,
 		JournalBytes: r.JournalBytes, Engine: r.Engine, Labels: append([]string{}, r.Labels...),
-		Tier: s.cfg.Guests.FindTier(ctx, r.Engine, r.Languages),
+		Tier: tier,
 	}
 	if i.Languages == nil {
 		i.Languages = []string{}
@@ -82,10 +87,19 @@ func (s *Sessions) List(ctx context.Context, p tool.Principal) ([]Info, error) {
 		return nil, err
 	}
 	out := make([]Info, 0, len(all))
+	tiers := map[string]string{} // once for each engine: a driver that can't run here is probed each time
 	for i := range all {
-		if p.ID == all[i].Owner && s.cfg.Clock.Now().Before(s.cfg.Limits.expires(&all[i])) {
-			out = append(out, s.info(ctx, &all[i]))
+		r := &all[i]
+		if p.ID != r.Owner || !s.cfg.Clock.Now().Before(s.cfg.Limits.expires(r)) {
+			continue
 		}
+		key := string(tool.AppendTexts(tool.AppendTexts(nil, r.Engine), r.Languages...))
+		tier, known := tiers[key]
+		if !known {
+			tier = s.cfg.Guests.FindTier(ctx, r.Engine, r.Languages)
+			tiers[key] = tier
+		}
+		out = append(out, s.describe(r, tier))
 	}
 	return out, nil
 }
