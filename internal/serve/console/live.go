@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -18,6 +17,9 @@ const (
 	streamTime    = 10 * time.Minute
 	// sendTime is about the processor time for sending a change to one page.
 	sendTime = 50 * time.Microsecond
+	// keptChanges limits the bytes of changes that are kept for pages which ask later. A single one
+	// can be several megabytes.
+	keptChanges = 64 << 20
 )
 
 // A viewKey identifies what a principal sees of an execution.
@@ -28,10 +30,8 @@ type viewKey struct {
 
 // newViewKey returns the key of an execution as p sees it. When the credential expires has no
 // influence on that.
-func newViewKey(execution string, p tool.Principal) (viewKey, error) {
-	p.Until = time.Time{}
-	text, err := json.Marshal(p)
-	return viewKey{execution, string(text)}, err
+func newViewKey(execution string, p tool.Principal) viewKey {
+	return viewKey{execution, string(p.AppendKey(nil))}
 }
 
 // liveViews are the executions that live pages show. Pages that show the same share a view: each
@@ -39,6 +39,7 @@ func newViewKey(execution string, p tool.Principal) (viewKey, error) {
 type liveViews struct {
 	mu    sync.Mutex
 	pages int
+	kept  int // bytes of the newest changes
 	all   map[viewKey]*liveView
 }
 
@@ -46,7 +47,7 @@ type liveViews struct {
 type liveView struct {
 	key      viewKey
 	pages    int
-	newest   *change       // nil: none yet
+	newest   *change       // nil: none yet, or too much is kept
 	rendered time.Time     // when newest was
 	took     time.Duration // for rendering it
 	next     *reading      // nil: no page waits
@@ -91,6 +92,7 @@ func (t *liveViews) openPage(key viewKey) (view *liveView, leave func()) {
 		t.pages--
 		if view.pages--; view.pages == 0 {
 			delete(t.all, key)
+			t.keepNewest(view, nil)
 		}
 	}
 }
@@ -122,9 +124,25 @@ func (t *liveViews) finishReading(view *liveView, r *reading) {
 		view.next = nil
 	}
 	if r.err == nil && r.took > 0 {
-		view.newest, view.rendered, view.took = &r.change, time.Now(), r.took
+		t.keepNewest(view, &r.change)
+		view.rendered, view.took = time.Now(), r.took
 	}
 	close(r.done)
+}
+
+// keepNewest replaces the newest change of a view, and keeps the new one if there is room. The
+// caller holds t.mu.
+func (t *liveViews) keepNewest(view *liveView, c *change) {
+	if view.newest != nil {
+		t.kept -= len(view.newest.event)
+	}
+	if view.newest = c; c == nil {
+		return
+	}
+	if t.kept += len(c.event); t.kept > keptChanges {
+		t.kept -= len(c.event)
+		view.newest = nil
+	}
 }
 
 // pausePages returns how long the pages of a view pause after a change.
@@ -152,10 +170,7 @@ func pauseStream(took time.Duration, views, pages int) time.Duration {
 // connects again misses nothing. Before each event, the visitor's credential is checked again.
 func (s *Server) streamExecution(v *visit) error {
 	version := cmp.Or(v.r.Header.Get("Last-Event-ID"), v.r.URL.Query().Get("version"), "none")
-	key, err := newViewKey(v.r.PathValue("id"), v.who)
-	if err != nil {
-		return err
-	}
+	key := newViewKey(v.r.PathValue("id"), v.who)
 	view, leave := s.live.openPage(key)
 	defer leave()
 	out := NewStream(v.w)
@@ -189,8 +204,7 @@ func hasView(s *Server, v *visit, key viewKey) bool {
 	if err != nil {
 		return false
 	}
-	now, err := newViewKey(key.execution, p)
-	return err == nil && now == key
+	return newViewKey(key.execution, p) == key
 }
 
 // awaitChange returns the change after the version past. It has the same version if there was none

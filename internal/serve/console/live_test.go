@@ -193,6 +193,40 @@ func TestLivePageOfRevokedKey(t *testing.T) {
 	})
 }
 
+// TestKeptChanges checks that the changes which are kept for other pages are bounded together, and
+// go with the last page.
+func TestKeptChanges(t *testing.T) {
+	var all liveViews
+	var leaves []func()
+	for i := range 200 {
+		view, leave := all.openPage(newViewKey(fmt.Sprint(i), tool.Principal{ID: "ann"}))
+		leaves = append(leaves, leave)
+		for version := range 2 {
+			_, r, own := all.findChange(view, fmt.Sprint(version))
+			if !own {
+				t.Fatalf("page %d doesn't read version %d itself", i, version)
+			}
+			r.change, r.err, r.took = change{version: fmt.Sprint(version + 1), event: make([]byte, 1<<20)}, nil, 1
+			all.finishReading(view, r)
+		}
+	}
+	kept := 0
+	for _, view := range all.all {
+		if view.newest != nil {
+			kept += len(view.newest.event)
+		}
+	}
+	if kept != keptChanges || all.kept != kept {
+		t.Errorf("%d bytes are kept, and counted as %d, want %d", kept, all.kept, keptChanges)
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	if all.kept != 0 || len(all.all) != 0 {
+		t.Errorf("without pages, %d bytes of %d views are kept", all.kept, len(all.all))
+	}
+}
+
 // TestPauseStream checks that live pages use a bounded share of a core together, and stay live.
 func TestPauseStream(t *testing.T) {
 	for _, c := range []struct {
