@@ -167,6 +167,18 @@ func (x *index) ListOffers(ctx context.Context, p tool.Principal) (visible, all 
 	return visible, x.catalog.View().Offers()
 }
 
+// ListInstructions returns the instructions of the upstreams that p sees. Those of upstreams with
+// credentials: person are never passed on, so it connects to none of them.
+func (x *index) ListInstructions(ctx context.Context, p tool.Principal) (out []*tool.Tool) {
+	x.upstreams.WaitReady(ctx)
+	for _, o := range x.policies.visible(p).Offers() {
+		if o.Instructions != nil {
+			out = append(out, o.Instructions)
+		}
+	}
+	return out
+}
+
 // DescribeTools returns the signatures of a small catalog; empty for a larger one.
 func (x *index) DescribeTools(ctx context.Context, p tool.Principal) string {
 	x.upstreams.WaitReadyFor(ctx, p)

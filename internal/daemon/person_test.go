@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -128,6 +129,48 @@ func TestCredentialsPerPerson(t *testing.T) {
 	}
 	if len(calls) != agents+1 || calls["key:a0"] != 3 {
 		t.Errorf("recorded %v, want 3 calls of each agent", calls)
+	}
+}
+
+// TestHandshakeConnectsToNoOne checks that a handshake in mode direct, whose answer has the
+// instructions of servers, doesn't connect to servers with the client's own credentials: these have
+// no part in it.
+func TestHandshakeConnectsToNoOne(t *testing.T) {
+	t.Parallel()
+	p := newTokenPeer(t, map[string]string{"token-of-ann": "ann", "token-of-bob": "bob"})
+	var requests atomic.Int64 // of bob
+	serve := p.Config.Handler
+	p.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Key") == "token-of-bob" {
+			requests.Add(1)
+		}
+		serve.ServeHTTP(w, r)
+	})
+	dir := t.TempDir()
+	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: true }\npolicy: open\nmode: direct\n"+
+		"mcpServers: { peer: { url: '"+p.URL+"', headers: { X-Key: '${secret:TOKEN}' }, credentials: person } }")
+	if err != nil {
+		t.Fatalf("parse: %v", err)
+	}
+	d, stop := runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0"})
+	defer stop()
+	for _, name := range []string{"ann", "bob"} {
+		key := makeKey(t, d, api.KeyRequest{Name: name, Scopes: []string{"mcp"}})
+		if _, err := d.Client().Secrets().Set(t.Context(), "key:"+name, "TOKEN", "token-of-"+name); err != nil {
+			t.Fatalf("SetSecret: %v", err)
+		}
+		c, err := agent(t, d, key)
+		if err != nil {
+			t.Fatalf("connect as %s: %v", name, err)
+		}
+		if name == "ann" {
+			if list, err := c.ListTools(t.Context(), nil); err != nil || len(list.Tools) == 0 {
+				t.Fatalf("ListTools: %+v, %v", list, err)
+			}
+		}
+	}
+	if n := requests.Load(); n > 0 {
+		t.Errorf("the handshake made %d requests with the client's own credentials", n)
 	}
 }
 

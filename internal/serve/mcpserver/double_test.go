@@ -102,6 +102,8 @@ func (u upstreams) ListOffers(context.Context, tool.Principal) (visible, all []*
 	return u.offers, append(u.offers, u.hidden...)
 }
 
+func (u upstreams) ListInstructions(context.Context, tool.Principal) []*tool.Tool { return nil }
+
 func (u upstreams) DescribeTools(context.Context, tool.Principal) string {
 	if u.text == nil {
 		return ""

@@ -24,15 +24,14 @@ func (s offerRequests) addInstructions(ctx context.Context, software *mcp.Implem
 	}
 	ctx, cancel := context.WithTimeout(ctx, instructionTime)
 	defer cancel()
-	visible, _ := s.cfg.Catalog.ListOffers(ctx, p)
 	var names, texts []string
 	size := 0
-	for _, o := range visible {
-		if o.Instructions == nil || size+len(o.Instructions.Description) > maxInstructions {
+	for _, t := range s.cfg.Catalog.ListInstructions(ctx, p) {
+		if size+len(t.Description) > maxInstructions {
 			continue
 		}
-		size += len(o.Instructions.Description)
-		names, texts = append(names, o.Upstream), append(texts, o.Instructions.Description)
+		size += len(t.Description)
+		names, texts = append(names, t.Upstream), append(texts, t.Description)
 	}
 	if len(texts) > 1 {
 		for i, name := range names {

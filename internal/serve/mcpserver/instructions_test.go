@@ -15,9 +15,9 @@ import (
 // startingUpstreams are upstreams that don't start.
 type startingUpstreams struct{ upstreams }
 
-func (u startingUpstreams) ListOffers(ctx context.Context, p tool.Principal) (visible, all []*tool.Offers) {
+func (u startingUpstreams) ListInstructions(ctx context.Context, _ tool.Principal) []*tool.Tool {
 	<-ctx.Done()
-	return u.upstreams.ListOffers(ctx, p)
+	return nil
 }
 
 // TestInstructionsOfSlowServers checks that a handshake waits a few seconds only.

@@ -60,6 +60,9 @@ type Catalog interface {
 	// ListOffers returns what upstreams offer besides tools, sorted by upstream: what a principal
 	// may use, and everything.
 	ListOffers(context.Context, tool.Principal) (visible, all []*tool.Offers)
+	// ListInstructions returns the definitions with the instructions of the upstreams that a
+	// principal sees, sorted by upstream. It opens no connections.
+	ListInstructions(context.Context, tool.Principal) []*tool.Tool
 	// DescribeTools returns a text that describes the whole catalog, for mode Auto; empty if it
 	// would be too long.
 	DescribeTools(context.Context, tool.Principal) string
@@ -75,6 +78,8 @@ func (noTools) LookupTool(context.Context, tool.Principal, string) *tool.Tool { 
 func (noTools) ListOffers(context.Context, tool.Principal) (visible, all []*tool.Offers) {
 	return nil, nil
 }
+
+func (noTools) ListInstructions(context.Context, tool.Principal) []*tool.Tool { return nil }
 
 func (noTools) DescribeTools(context.Context, tool.Principal) string { return "" }
 
