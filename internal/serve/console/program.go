@@ -3,6 +3,7 @@ package console
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -20,8 +21,11 @@ type codeLine struct {
 	Now    bool // the step that is shown is at this line
 }
 
-// maxLines is how many lines of a program a page shows.
-const maxLines = 5000
+// Limits of what a page shows of a program.
+const (
+	maxLines    = 5000
+	maxColoured = 256 << 10 // bytes
+)
 
 var keywords = map[string]string{
 	"typescript": " as async await break case catch class const continue default delete do else export extends false " +
@@ -40,6 +44,9 @@ func colourProgram(program, language string) (lines []*codeLine, cut bool) {
 		language = "typescript"
 	}
 	state := "" // the delimiter of a string or comment that continues on the next line
+	if cut = len(program) > maxColoured; cut {
+		program = strings.ToValidUTF8(program[:maxColoured], "")
+	}
 	program = strings.TrimSuffix(strings.ReplaceAll(program, "\r\n", "\n"), "\n")
 	for n, text := range strings.Split(program, "\n") {
 		if n == maxLines {
@@ -49,34 +56,38 @@ func colourProgram(program, language string) (lines []*codeLine, cut bool) {
 		state = l.addSpans(tool.Visible([]byte(text)), language, state)
 		lines = append(lines, l)
 	}
-	return lines, false
+	return lines, cut
 }
 
 // addSpans adds the spans of a line, and returns the delimiter of a string or comment that is open
 // at its end.
 func (l *codeLine) addSpans(text, language, open string) string {
-	for text != "" {
+	begun := 0 // start of the last span
+	for at := 0; at < len(text); {
 		var class, part string
 		switch {
 		case open != "":
-			part, open = takeUntil(text, open)
+			part, open = takeUntil(text[at:], open)
 			if class = "s"; open == "*/" || strings.HasSuffix(part, "*/") {
 				class = "c"
 			}
 		default:
-			class, part, open = nextSpan(text, language)
+			class, part, open = nextSpan(text[at:], language)
 		}
-		text = text[len(part):]
+		end := at + len(part)
 		if k := len(l.Spans) - 1; k >= 0 && l.Spans[k].Class == class {
-			l.Spans[k].Text += part
-			continue
+			l.Spans[k].Text = text[begun:end]
+		} else {
+			begun = at
+			l.Spans = append(l.Spans, span{class, part})
 		}
-		l.Spans = append(l.Spans, span{class, part})
+		at = end
 	}
 	return open
 }
 
-// nextSpan returns the span that text begins with, and the delimiter that it waits for, if any.
+// nextSpan returns the span that text begins with, and the delimiter that it waits for, if any. The
+// span is not empty.
 func nextSpan(text, language string) (class, part, open string) {
 	comment := "//"
 	if language != "typescript" {
@@ -88,7 +99,7 @@ func nextSpan(text, language string) (class, part, open string) {
 			return "s", quotes + part, open
 		}
 	}
-	switch c := rune(text[0]); {
+	switch c, size := utf8.DecodeRuneInString(text); {
 	case strings.HasPrefix(text, comment):
 		return "c", text, ""
 	case language == "typescript" && strings.HasPrefix(text, "/*"):
@@ -113,14 +124,15 @@ func nextSpan(text, language string) (class, part, open string) {
 			return "k", part, ""
 		}
 		return "", part, ""
+	default:
+		end := strings.IndexFunc(text[size:], func(r rune) bool {
+			return isWordRune(r) || strings.ContainsRune("\"'`/#", r)
+		})
+		if end < 0 {
+			return "", text, ""
+		}
+		return "", text[:size+end], ""
 	}
-	end := strings.IndexFunc(text[1:], func(r rune) bool {
-		return isWordRune(r) || strings.ContainsRune("\"'`/#", r)
-	})
-	if end < 0 {
-		return "", text, ""
-	}
-	return "", text[:end+1], ""
 }
 
 func isWordRune(r rune) bool {
@@ -151,6 +163,7 @@ func placeCalls(lines []*codeLine, calls []*callRow) (elsewhere []*callRow) {
 		guess bool
 	}
 	at := map[string]naming{} // by tool
+	codes := codeOf(lines)
 	for _, c := range calls {
 		if n := c.ExecutionCall.Line; n > 0 && n <= len(lines) {
 			c.Line = n
@@ -162,7 +175,7 @@ func placeCalls(lines []*codeLine, calls []*callRow) (elsewhere []*callRow) {
 			if known || len(found.lines) > 0 {
 				break
 			}
-			found.lines = linesOf(lines, name)
+			found.lines = linesOf(lines, codes, name)
 			found.guess = len(found.lines) > 1 || name != c.Tool
 		}
 		if at[c.Tool] = found; len(found.lines) == 0 {
@@ -189,18 +202,27 @@ func toolNames(path string) []string {
 // maxNamed is how many lines that name a tool are found.
 const maxNamed = 10
 
-// linesOf returns the lines that name a tool outside comments.
-func linesOf(lines []*codeLine, path string) (found []*codeLine) {
-	path = tool.VisibleLine(path)
-	for _, l := range lines {
-		text := ""
+// codeOf returns the texts of lines outside comments.
+func codeOf(lines []*codeLine) []string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		var b strings.Builder
 		for _, s := range l.Spans {
 			if s.Class != "c" {
-				text += s.Text
+				b.WriteString(s.Text)
 			}
 		}
-		if namesTool(text, path) {
-			if found = append(found, l); len(found) == maxNamed {
+		out[i] = b.String()
+	}
+	return out
+}
+
+// linesOf returns the lines that name a tool in their code.
+func linesOf(lines []*codeLine, codes []string, path string) (found []*codeLine) {
+	path = tool.VisibleLine(path)
+	for i, code := range codes {
+		if namesTool(code, path) {
+			if found = append(found, lines[i]); len(found) == maxNamed {
 				break
 			}
 		}
@@ -218,12 +240,12 @@ func namesTool(text, path string) bool {
 		if i < 0 {
 			return false
 		}
-		before, after := []rune(text[:i]), []rune(text[i+len(path):])
-		begins := len(before) == 0 || path[0] == '.' || !isWordRune(before[len(before)-1])
-		if begins && (len(after) == 0 || !isWordRune(after[0])) {
+		before, _ := utf8.DecodeLastRuneInString(text[:i])
+		begins := i == 0 || path[0] == '.' || !isWordRune(before)
+		text = text[i+len(path):]
+		if after, _ := utf8.DecodeRuneInString(text); begins && (text == "" || !isWordRune(after)) {
 			return true
 		}
-		text = text[i+len(path):]
 	}
 }
 
