@@ -163,29 +163,35 @@ func (s *Server) addApprovers(v *visit, d *executionData) {
 	all, err := s.clientOf(v).Approvals().List(v.r.Context(),
 		api.ApprovalFilter{Execution: d.ID, All: true, Limit: shownCalls})
 	d.ApproverBad = problemOf(err)
-	taken := map[string]bool{}
+	open := map[callKey][]*callRow{} // without a request yet, in their order
+	for _, r := range d.Rows {
+		if k, ok := newCallKey(r.Tool, r.Arguments); ok && r.Approval == "" {
+			open[k] = append(open[k], r)
+		}
+	}
 	for i := len(all) - 1; i >= 0; i-- { // oldest first
 		a := &all[i]
 		if a.State == api.ApprovalPending {
 			d.Approvals = append(d.Approvals, *a)
 		}
-		for _, r := range d.Rows {
-			if r.Approval == "" && !taken[a.ID] && sameTool(r.Tool, a.Tool) && sameJSON(r.Arguments, a.Arguments) {
-				r.Approval, r.Approver, r.Note, taken[a.ID] = a.ID, a.DecidedBy, a.Note, true
-			}
+		if k, ok := newCallKey(a.Tool, a.Arguments); ok && len(open[k]) > 0 {
+			r := open[k][0]
+			r.Approval, r.Approver, r.Note, open[k] = a.ID, a.DecidedBy, a.Note, open[k][1:]
 		}
 	}
 }
 
-// sameTool reports whether a tool is the same in a program's form and as its path.
-func sameTool(named, path string) bool {
-	return strings.ReplaceAll(named, "_", ".") == strings.ReplaceAll(path, "_", ".")
-}
+// A callKey is the same for a call and a request for its approval. The tool may be named in a
+// program's form or by its path, and the arguments may have other spaces.
+type callKey struct{ tool, arguments string }
 
-// sameJSON reports whether two texts are the same but for space. Empty texts are not.
-func sameJSON(a, b json.RawMessage) bool {
-	var x, y bytes.Buffer
-	return len(a) > 0 && json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+// newCallKey returns false if the arguments are missing or no JSON.
+func newCallKey(path string, arguments json.RawMessage) (callKey, bool) {
+	var text bytes.Buffer
+	if len(arguments) == 0 || json.Compact(&text, arguments) != nil {
+		return callKey{}, false
+	}
+	return callKey{strings.ReplaceAll(path, "_", "."), text.String()}, true
 }
 
 type callData struct {
