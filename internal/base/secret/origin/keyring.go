@@ -21,10 +21,22 @@ const keyringTime = 10 * time.Second
 type Keyring struct {
 	turn chan struct{} // capacity 1: a read can't be interrupted, so the next one waits for it
 	wait time.Duration
+	from keys
 }
 
+// keys are what a keyring has.
+type keys interface {
+	// getKey returns a secret, or keyring.ErrNotFound.
+	getKey(name string) (string, error)
+}
+
+// systemKeys are the keys of the system's keyring.
+type systemKeys struct{}
+
+func (systemKeys) getKey(name string) (string, error) { return keyring.Get(keyringService, name) }
+
 // NewKeyring returns the keyring of the user who runs this process.
-func NewKeyring() Keyring { return Keyring{make(chan struct{}, 1), keyringTime} }
+func NewKeyring() Keyring { return Keyring{make(chan struct{}, 1), keyringTime, systemKeys{}} }
 
 // ReadSecrets returns the values of the named secrets that the keyring has.
 func (k Keyring) ReadSecrets(ctx context.Context, names []string) (map[string]string, error) {
@@ -40,9 +52,9 @@ func (k Keyring) ReadSecrets(ctx context.Context, names []string) (map[string]st
 	var err error
 	done := make(chan struct{})
 	go func() {
-		found, err = readKeyring(names)
-		<-k.turn
-		close(done)
+		defer close(done)
+		defer func() { <-k.turn }()
+		found, err = k.readNames(names)
 	}()
 	select {
 	case <-done:
@@ -52,11 +64,17 @@ func (k Keyring) ReadSecrets(ctx context.Context, names []string) (map[string]st
 	}
 }
 
-// readKeyring reads secrets, one after the other.
-func readKeyring(names []string) (map[string]string, error) {
+// readNames reads secrets, one after the other. The library panics if the bus ends while the
+// keyring asks for a password.
+func (k Keyring) readNames(names []string) (_ map[string]string, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("the system's keyring can't be read: it ended meanwhile")
+		}
+	}()
 	out := map[string]string{}
 	for _, name := range names {
-		value, err := keyring.Get(keyringService, name)
+		value, err := k.from.getKey(name)
 		if errors.Is(err, keyring.ErrNotFound) {
 			continue
 		}

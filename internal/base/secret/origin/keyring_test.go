@@ -89,6 +89,11 @@ func startProgram(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
+// brokenKeys panic, as the library does when its bus ends while the keyring asks for a password.
+type brokenKeys struct{}
+
+func (brokenKeys) getKey(string) (string, error) { panic("the bus ended") }
+
 // TestKeyringErrors checks what happens without a keyring, and with one that doesn't answer.
 func TestKeyringErrors(t *testing.T) {
 	keyring.MockInitWithError(errors.New("no such bus"))
@@ -102,6 +107,14 @@ func TestKeyringErrors(t *testing.T) {
 	if _, err := k.ReadSecrets(t.Context(), []string{"A"}); err == nil ||
 		!strings.Contains(err.Error(), "it may be locked, unlock it") {
 		t.Errorf("with a locked keyring: %v", err)
+	}
+	broken := NewKeyring()
+	broken.from = brokenKeys{}
+	for range 2 { // the next one need not wait
+		if _, err := broken.ReadSecrets(t.Context(), []string{"A"}); err == nil ||
+			!strings.Contains(err.Error(), "it ended meanwhile") {
+			t.Errorf("with a bus that ends: %v", err)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
