@@ -146,16 +146,26 @@ func (s *Store) manifestPath(name string) string {
 // treePath returns the folder of a tree.
 func (s *Store) treePath(digest string) string { return filepath.Join(s.folder, "trees", digest) }
 
+// encodeManifest returns what a manifest's file has. One that is too large couldn't be read again:
+// content from elsewhere decides on the names of its modules.
+func encodeManifest(m Manifest) ([]byte, error) {
+	b, err := json.MarshalIndent(m, "", "\t")
+	if err == nil && len(b) >= maxManifest {
+		err = tool.Errorf(tool.Limit, "the image has too many modules, or too long names of them")
+	}
+	return append(b, '\n'), err
+}
+
 // writeManifest makes a tree an image.
 func (s *Store) writeManifest(m Manifest) error {
-	b, err := json.MarshalIndent(m, "", "\t")
+	b, err := encodeManifest(m)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(s.folder, "names"), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.WriteFile(s.manifestPath(m.Name), append(b, '\n'), 0o600)
+	return atomicfile.WriteFile(s.manifestPath(m.Name), b, 0o600)
 }
 
 // RemoveImage removes an image, and its tree unless another image has it. It fails while a sandbox

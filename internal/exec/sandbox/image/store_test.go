@@ -115,3 +115,32 @@ func TestTargets(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeManifest checks that a build whose manifest couldn't be read again leaves the image of
+// that name, and the others, as they are.
+func TestLargeManifest(t *testing.T) {
+	folder := t.TempDir()
+	s := image.NewStore(image.Config{Folder: folder})
+	commit := func(modules []string) error {
+		d, err := s.NewDraft()
+		if err != nil {
+			t.Fatalf("NewDraft: %v", err)
+		}
+		_, err = d.CommitTree(t.Context(), image.Manifest{Name: "a", Modules: map[string][]string{"python": modules}})
+		return errors.Join(err, d.DiscardTree())
+	}
+	if err := commit([]string{"x"}); err != nil {
+		t.Fatalf("CommitTree: %v", err)
+	}
+	many := make([]string, 12_000) // names that a file can have
+	for i := range many {
+		many[i] = strings.Repeat("\x01", 250)
+	}
+	if err := commit(many); err == nil || !strings.Contains(err.Error(), "too many modules") {
+		t.Errorf("CommitTree of a manifest with 18 MB: %v, want a refusal", err)
+	}
+	all, err := s.ListImages()
+	if err != nil || len(all) != 1 || len(all[0].Modules["python"]) != 1 {
+		t.Errorf("ListImages: %+v, %v, want the image as it was", all, err)
+	}
+}

@@ -95,6 +95,9 @@ func (d *Draft) CommitTree(ctx context.Context, m Manifest) (Manifest, error) {
 	if m.Digest, m.Bytes, m.Files, err = digestTree(ctx, d.Root, m); err != nil {
 		return m, err
 	}
+	if _, err := encodeManifest(m); err != nil { // before the tree is kept
+		return m, err
+	}
 	before, _ := d.store.readManifest(m.Name) // empty if there is none
 	to := d.store.treePath(m.Digest)
 	if err := os.Rename(d.dir, to); err != nil {
