@@ -67,7 +67,12 @@ func newRigWith(t *testing.T, cfg owned.Config) *rig {
 		t.Fatalf("secret.NewKey: %v", err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	cfg.Driver, cfg.Dir, cfg.Store, cfg.Log, cfg.Clock, cfg.Host = d, r.dir, db.OpenSandboxes(key, log), log, r.clock, r
+	cfg.Dir, cfg.Store, cfg.Log, cfg.Clock, cfg.Host = r.dir, db.OpenSandboxes(key, log), log, r.clock, r
+	if s, ok := cfg.Driver.(*stubborn); ok {
+		s.MachineDriver = d
+	} else {
+		cfg.Driver = d
+	}
 	r.Sandboxes = owned.NewSandboxes(cfg)
 	t.Cleanup(func() {
 		if err := r.CloseAll(); err != nil {

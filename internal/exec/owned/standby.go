@@ -529,6 +529,9 @@ func (s *Sandboxes) SweepIdle(ctx context.Context) time.Duration {
 		case Stopped:
 			s.stopBox(d.box, "it was not used for "+text.Setting(s.cfg.Limits.EndAfter))
 		default:
+			if len(d.box.turn) > 0 {
+				continue // it stands still for long, or starts: the others must not wait for it
+			}
 			if err := s.removeBox(ctx, d.box); err != nil {
 				s.cfg.Log.Warn("expired sandbox not removed", "sandbox", d.box.rec.ID, "error", err)
 			}

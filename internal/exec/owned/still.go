@@ -52,7 +52,8 @@ func (s *Sandboxes) HoldStill(ctx context.Context, p tool.Principal, name string
 	case busy:
 		return tool.Errorf(tool.Conflict, "the sandbox is in use: wait for its operations to end")
 	case m != nil && !frozen:
-		if err := m.FreezeGuest(); err != nil {
+		if err := m.FreezeGuest(); err != nil { // some of its processes may stand still now
+			s.dropMachine(b, m, "it could not be frozen: "+tool.AsError(err).Msg)
 			return err
 		}
 		defer s.thawBox(b, m)

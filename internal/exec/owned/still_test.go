@@ -3,12 +3,15 @@
 package owned_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/owned"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -86,5 +89,82 @@ func TestHoldStill(t *testing.T) {
 	if err := r.HoldStill(t.Context(), ann, "a", func(*owned.Still) error { return nil }); err != nil ||
 		r.stateOf("a") != "frozen" {
 		t.Errorf("HoldStill of a frozen sandbox: %v, it is %s", err, r.stateOf("a"))
+	}
+}
+
+// TestStillKeepsNoOthers checks that sandboxes are put on standby and removed while one whose time
+// is over stands still.
+func TestStillKeepsNoOthers(t *testing.T) {
+	r := newRig(t, owned.Limits{})
+	r.mustCall("create", map[string]any{"name": "a", "ttl_seconds": 60})
+	r.mustCall("create", map[string]any{"name": "b"})
+	r.mustCall("start", map[string]any{"sandbox": "b", "argv": []string{"sleep", "1000"}})
+	err := r.HoldStill(t.Context(), tool.Principal{ID: "ann"}, "a", func(*owned.Still) error {
+		swept := make(chan struct{})
+		go func() {
+			defer close(swept)
+			r.passTime(2 * time.Minute)
+		}()
+		select {
+		case <-swept:
+		case <-time.After(10 * time.Second):
+			t.Error("the others wait")
+			return nil
+		}
+		if s := r.stateOf("b"); s != "frozen" {
+			t.Errorf("another sandbox is %s meanwhile, want frozen", s)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("HoldStill: %v", err)
+	}
+	r.passTime(time.Second)
+	if _, err := r.call("ann", "show", map[string]any{"sandbox": "a"}); tool.AsError(err).Kind != tool.NotFound {
+		t.Errorf("afterwards: %v, want it removed", err)
+	}
+}
+
+// A stubborn driver has machines that report an error when they are frozen, although their
+// processes stand still.
+type stubborn struct{ sandbox.MachineDriver }
+
+func (d *stubborn) CreateMachine(ctx context.Context, spec sandbox.MachineSpec) (sandbox.Machine, error) {
+	m, err := d.MachineDriver.CreateMachine(ctx, spec)
+	return stubbornMachine{m}, err
+}
+
+type stubbornMachine struct{ sandbox.Machine }
+
+func (m stubbornMachine) FreezeGuest() error {
+	return errors.Join(m.Machine.FreezeGuest(), errors.New("some processes run"))
+}
+
+// TestStillFails checks that a sandbox that can't be frozen can be used afterwards.
+func TestStillFails(t *testing.T) {
+	r := newRigWith(t, owned.Config{MeasureEach: time.Hour, Driver: &stubborn{}})
+	r.mustCall("create", map[string]any{"name": "a"})
+	r.mustCall("run", map[string]any{"sandbox": "a", "command": "true"})
+	err := r.HoldStill(t.Context(), tool.Principal{ID: "ann"}, "a", func(*owned.Still) error {
+		t.Error("its processes may run")
+		return nil
+	})
+	if err == nil {
+		t.Error("HoldStill of processes that can't be frozen: no error")
+	}
+	ran := make(chan error, 1)
+	go func() {
+		_, err := r.call("ann", "run", map[string]any{"sandbox": "a", "command": "true"})
+		ran <- err
+	}()
+	select {
+	case err := <-ran:
+		if err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("afterwards its processes still stand still")
+		_ = r.CloseAll()
+		<-ran
 	}
 }
