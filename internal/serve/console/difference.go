@@ -28,20 +28,24 @@ func (s *Server) compareRequests(v *visit, all []shown) error {
 	if err != nil {
 		return err
 	}
+	var texts []string // of the arguments of earlier; empty: can't be compared
+	for k := range earlier {
+		text, cut := indentArguments(earlier[k].Arguments)
+		if cut || earlier[k].State == approval.Pending || !isComparable(text) || !MaySee(v.who, &earlier[k]) {
+			text = ""
+		}
+		texts = append(texts, text)
+	}
 	for i := range all {
 		c := &all[i]
-		if c.Cut || !c.IsPending() {
+		if c.Cut || !c.IsPending() || !isComparable(c.Text) {
 			continue
 		}
 		for k := range earlier {
-			e := &earlier[k]
-			if e.Tool != c.Tool || e.State == approval.Pending || len(e.Arguments) == 0 || !MaySee(v.who, e) {
-				continue
-			}
-			text, cut := indentArguments(e.Arguments)
-			if lines := compareLines(text, c.Text); !cut && lines != nil {
+			e, text := &earlier[k], texts[k]
+			if e.Tool == c.Tool && text != "" {
 				c.Earlier = &comparison{ID: e.ID, State: string(e.State), Decider: e.Decider, Same: text == c.Text,
-					Lines: lines}
+					Lines: compareLines(text, c.Text)}
 				break
 			}
 		}
@@ -49,13 +53,13 @@ func (s *Server) compareRequests(v *visit, all []shown) error {
 	return nil
 }
 
-// compareLines returns the lines of both texts, and marks the lines that only one has. It returns
-// nil if there are too many lines.
+// isComparable reports whether a text has few enough lines to be compared with another.
+func isComparable(text string) bool { return strings.Count(text, "\n") < comparedLines }
+
+// compareLines returns the lines of both texts, which are comparable, and marks the lines that only
+// one has.
 func compareLines(before, after string) []diffLine {
 	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
-	if len(a) > comparedLines || len(b) > comparedLines {
-		return nil
-	}
 	// common[i][k] is the length of the longest common part of a[i:] and b[k:].
 	common := make([][]int, len(a)+1)
 	for i := range common {
