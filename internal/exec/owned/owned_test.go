@@ -67,7 +67,12 @@ func newRigWith(t *testing.T, cfg owned.Config) *rig {
 		t.Fatalf("secret.NewKey: %v", err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	cfg.Dir, cfg.Store, cfg.Log, cfg.Clock, cfg.Host = r.dir, db.OpenSandboxes(key, log), log, r.clock, r
+	cfg.Dir, cfg.Log, cfg.Clock, cfg.Host = r.dir, log, r.clock, r
+	if s, ok := cfg.Store.(*hastyStore); ok {
+		s.Store = db.OpenSandboxes(key, log)
+	} else {
+		cfg.Store = db.OpenSandboxes(key, log)
+	}
 	if s, ok := cfg.Driver.(*stubborn); ok {
 		s.MachineDriver = d
 	} else {

@@ -3,6 +3,9 @@
 package owned_test
 
 import (
+	"context"
+	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -30,4 +33,52 @@ func TestRemovedFiles(t *testing.T) {
 	}
 	r.mustCall("stop", map[string]any{"sandbox": "a", "process": process})
 	r.mustCall("run", map[string]any{"sandbox": "a", "command": "true"})
+}
+
+// A hastyStore says when a record was stored, and waits.
+type hastyStore struct {
+	owned.Store
+	saved chan struct{} // receives when a record was stored
+	goOn  chan struct{}
+}
+
+func (s *hastyStore) SaveSandbox(ctx context.Context, r *owned.Record) error {
+	err := s.Store.SaveSandbox(ctx, r)
+	s.saved <- struct{}{}
+	<-s.goOn
+	return err
+}
+
+// TestEndWhileCreated checks that no folder is left of a sandbox that is ended while it is created.
+func TestEndWhileCreated(t *testing.T) {
+	h := &hastyStore{saved: make(chan struct{}), goOn: make(chan struct{})}
+	r := newRigWith(t, owned.Config{Store: h, MeasureEach: time.Hour})
+	ann := tool.Principal{ID: "ann"}
+	created, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := r.CreateSandbox(t.Context(), ann, nil, owned.Request{Name: "a"})
+		created <- err
+	}()
+	<-h.saved
+	go func() {
+		_, err := r.EndSandbox(t.Context(), ann, "a")
+		ended <- err
+	}()
+	for {
+		if _, err := r.FindSandbox(t.Context(), ann, "a"); err != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond) // for the end to go as far as it can
+	h.goOn <- struct{}{}
+	if err := errors.Join(<-created, <-ended); err != nil {
+		t.Errorf("CreateSandbox and EndSandbox: %v", err)
+	}
+	if left, err := os.ReadDir(r.dir); err != nil || len(left) > 0 {
+		t.Errorf("the folder has %v, %v, want nothing", left, err)
+	}
+	if all, err := h.LoadSandboxes(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("the records are %+v, %v, want none", all, err)
+	}
 }
