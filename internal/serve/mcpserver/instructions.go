@@ -35,7 +35,7 @@ func (s offerRequests) addInstructions(ctx context.Context, software *mcp.Implem
 	}
 	if len(texts) > 1 {
 		for i, name := range names {
-			texts[i] = "# " + name + "\n\n" + texts[i]
+			texts[i] = "# " + name + "\n\n" + lowerHeadings(texts[i])
 		}
 	}
 	text := strings.Join(texts, "\n\n")
@@ -46,4 +46,21 @@ func (s offerRequests) addInstructions(ctx context.Context, software *mcp.Implem
 		r.Instructions = text
 	}
 	return res
+}
+
+// lowerHeadings lowers the headings of a Markdown text by a level, so that no text can begin a part
+// that seems to be of another upstream.
+func lowerHeadings(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)) {
+		switch start := strings.TrimSpace(line); {
+		case strings.HasPrefix(start, "#"):
+			out.WriteString("#" + strings.TrimLeft(line, " \t"))
+		case start != "" && strings.Trim(start, "=") == "": // the line before it would be one
+			out.WriteString("\\" + line)
+		default:
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }
