@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -23,8 +22,8 @@ func (a approvals) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// TestApproversOfManyCalls checks that each call gets its own request in little time, also if the
-// requests are in the opposite order.
+// TestApproversOfManyCalls checks that each call gets its own request, also if the requests are in
+// the opposite order. Comparing each call with each request would take minutes.
 func TestApproversOfManyCalls(t *testing.T) {
 	const many = 500
 	var all approvals
@@ -39,11 +38,7 @@ func TestApproversOfManyCalls(t *testing.T) {
 			Arguments: args(i, "")}})
 	}
 	v := &visit{r: httptest.NewRequest(http.MethodGet, "/", nil), access: Access{API: all}}
-	began := time.Now()
 	New(Config{Approvals: &fake{}}).addApprovers(v, d)
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("it took %v, want less than a second", took)
-	}
 	for i, r := range d.Rows {
 		if want := fmt.Sprint("ap_", i); r.Approval != want {
 			t.Fatalf("call %d has request %q (%s), want %s", i, r.Approval, d.ApproverBad, want)

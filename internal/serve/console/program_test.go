@@ -3,7 +3,6 @@ package console
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -32,15 +31,15 @@ func TestColouredProgramIsWhole(t *testing.T) {
 	})
 }
 
-// TestLongProgram checks that the time for colouring grows with the program, not with its square.
+// TestLongProgram checks that a long program is cut. If the time for colouring grew with the square
+// of its length, this would take hours.
 func TestLongProgram(t *testing.T) {
 	for name, text := range map[string]string{"escapes": "\x01", "words": "ab ", "names": "ab.cd", "numbers": "1 a "} {
-		began := time.Now()
 		lines, cut := colourProgram(strings.Repeat(text, 1<<20), "typescript")
 		placeCalls(lines, []*callRow{{}, {}})
 		namesTool(strings.Repeat("xab.cd", 1<<17), "ab.cd")
-		if took := time.Since(began); took > 10*time.Second || !cut {
-			t.Errorf("%s: %v, cut is %v, want a few ms, and true", name, took, cut)
+		if !cut {
+			t.Errorf("%s: the program is not cut", name)
 		}
 	}
 }
