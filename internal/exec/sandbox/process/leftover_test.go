@@ -39,23 +39,23 @@ socket.socketpair()
 open("/tmp/f", "w").write("x")`},
 	}
 	before := listOwned(t)
-	next := make(chan int)
+	next := make(chan int, n) // a worker ends with its first error
+	for i := range n {
+		next <- i
+	}
+	close(next)
 	var workers sync.WaitGroup
 	for range 4 {
 		workers.Go(func() {
 			for i := range next {
 				p := programs[i%len(programs)]
-				spec := sandbox.Spec{Runtime: p.runtime, Memory: 256 << 20}
+				spec := sandbox.Spec{Runtime: p.runtime}
 				if o := sandboxtest.Exec(t.Context(), t, d, spec, p.code, sandboxtest.Host{}); !o.Done {
 					t.Errorf("program %d: %v, want it done", i, o)
 				}
 			}
 		})
 	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
 	workers.Wait()
 	var left map[string]string
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {

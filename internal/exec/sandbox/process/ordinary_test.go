@@ -41,7 +41,7 @@ func TestOrdinaryUser(t *testing.T) {
 		os.Mkdir(home, 0o700), os.Chown(home, user, user)); err != nil {
 		t.Fatalf("copy the tests: %v", err)
 	}
-	c := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", ordinaryTests)
+	c := exec.CommandContext(t.Context(), program, "-test.v", "-test.timeout", "15m", "-test.run", ordinaryTests)
 	c.Dir, c.Env = home, append(os.Environ(), "HOME="+home, "TMPDIR="+home, "BIPLANE_SOAK=8")
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	out, err := c.CombinedOutput()
