@@ -75,7 +75,7 @@ bench:
 
 soak:
 	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/lab/soak
-	BIPLANE_SOAK=$$(($(N) / 10)) CGO_ENABLED=0 $(GO) test -run '^TestLeftovers$$' -timeout 12h -count 1 -v ./internal/exec/sandbox/process
+	BIPLANE_SOAK=$$(($(N) / 10)) CGO_ENABLED=0 $(GO) test -run '^(TestLeftovers|TestOrdinaryUser)$$' -timeout 12h -count 1 -v ./internal/exec/sandbox/process
 
 sizing: N = 1000000
 sizing: build

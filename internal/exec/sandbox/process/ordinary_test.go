@@ -24,8 +24,11 @@ import (
 const ordinaryTests = "^(TestEnds|TestEscapes|TestMachineShowsNothingOfTheHost|TestLeftovers|TestKilledGateway|" +
 	"TestShellValues|TestFreeze|TestImageAboveHost)$"
 
-// TestOrdinaryUser runs tests of this package as a user without any rights.
+// TestOrdinaryUser runs tests of this package as a user without any rights. `make soak` runs it.
 func TestOrdinaryUser(t *testing.T) {
+	if os.Getenv("BIPLANE_SOAK") == "" {
+		t.Skip("run `make soak`")
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user already")
 	}
