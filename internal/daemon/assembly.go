@@ -22,7 +22,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
-// An assembly creates the parts of a Daemon from its configuration. key is that of the data folder.
+// An assembly creates the parts of a Daemon from its configuration. key is the data folder's.
 type assembly struct {
 	*Daemon
 	key *secret.Key

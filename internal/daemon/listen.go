@@ -45,8 +45,8 @@ func serve(l net.Listener, h http.Handler, log *slog.Logger, failed chan<- error
 	return s
 }
 
-// findClients returns a handler that replaces the address of requests from trusted proxies with
-// that of their client. So limits, records and logs concern the client.
+// findClients returns a handler that replaces the address of a trusted proxy, in its requests, with
+// the client's address. So limits, records and logs concern the client.
 func findClients(trusted []netip.Prefix, next http.Handler) http.Handler {
 	if len(trusted) == 0 {
 		return next

@@ -175,7 +175,7 @@ func (a *formCall) askAboutExecution(ctx context.Context, c *tool.Call, id strin
 		if err != nil || !decided {
 			return res, nil, err
 		}
-		// A new id may be that of the execution that carries out a plan.
+		// A new id may name the execution that carries out a plan.
 		if id = a.s.builtin.waitingExecution(c, res); id == "" {
 			return res, nil, nil
 		}

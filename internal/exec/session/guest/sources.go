@@ -37,7 +37,7 @@ func New(cfg Config) *Sources {
 }
 
 // FindTier returns the tier of the kind of sandbox whose engine, by its name for display, runs one
-// of the languages. It returns "" if there is none: the engine may be that of another build.
+// of the languages. It returns "" if there is none: the engine may be from another build.
 func (s *Sources) FindTier(ctx context.Context, engine string, languages []string) string {
 	for _, src := range s.all {
 		if src.kind.Driver == nil {

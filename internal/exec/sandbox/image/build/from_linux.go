@@ -137,7 +137,7 @@ func (p place) enterFolder(name string) place {
 	return place{p.part, path.Join(p.from, name), path.Join(p.to, name), p.depth + 1}
 }
 
-// isPackage reports whether the place is that of an npm package, which may have a scope.
+// isPackage reports whether the entry is an npm package, which may have a scope.
 func (p place) isPackage() bool {
 	name, above := path.Base(p.from), path.Base(path.Dir(p.from))
 	switch {
