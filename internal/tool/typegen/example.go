@@ -210,7 +210,7 @@ func (m *maker) recurs(n *node, budget *int) bool {
 		return true
 	}
 	for _, v := range n.vals {
-		if v.kind >= jArray && m.recurs(v, budget) {
+		if v.load().kind >= jArray && m.recurs(v, budget) {
 			return true
 		}
 	}
