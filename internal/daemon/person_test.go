@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/control/audit"
-	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
 // newTokenPeer returns an MCP server over HTTP that refuses requests without one of the tokens. Its
@@ -65,6 +63,12 @@ func newTokenPeer(t *testing.T, names map[string]string) *httptest.Server {
 	return p
 }
 
+// formatPersonal returns a configuration with a peer that each principal uses with their own token.
+func formatPersonal(p *httptest.Server) string {
+	return "auth: { keys: true }\nmcpServers: { peer: { url: '" + p.URL +
+		"', headers: { X-Key: '${secret:TOKEN}' }, credentials: person } }"
+}
+
 // TestCredentialsPerPerson lets agents call a server over HTTP at the same time, each with the
 // token of its principal.
 func TestCredentialsPerPerson(t *testing.T) {
@@ -76,12 +80,7 @@ func TestCredentialsPerPerson(t *testing.T) {
 	}
 	p := newTokenPeer(t, names)
 	dir := t.TempDir()
-	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: true }\npolicy: open\n"+
-		"mcpServers: { peer: { url: '"+p.URL+"', headers: { X-Key: '${secret:TOKEN}' }, credentials: person } }")
-	if err != nil {
-		t.Fatalf("parse: %v", err)
-	}
-	d, stop := runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0"})
+	d, stop := run(t, dir, formatPersonal(p))
 	run := func(name, key string) string {
 		x, err := clientOf(d, key).Run(t.Context(), api.RunRequest{Code: `return await peer.who({})`})
 		if err != nil {
@@ -146,13 +145,7 @@ func TestHandshakeConnectsToNoOne(t *testing.T) {
 		}
 		serve.ServeHTTP(w, r)
 	})
-	dir := t.TempDir()
-	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: true }\npolicy: open\nmode: direct\n"+
-		"mcpServers: { peer: { url: '"+p.URL+"', headers: { X-Key: '${secret:TOKEN}' }, credentials: person } }")
-	if err != nil {
-		t.Fatalf("parse: %v", err)
-	}
-	d, stop := runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0"})
+	d, stop := run(t, t.TempDir(), "mode: direct\n"+formatPersonal(p))
 	defer stop()
 	for _, name := range []string{"ann", "bob"} {
 		key := makeKey(t, d, api.KeyRequest{Name: name, Scopes: []string{"mcp"}})
@@ -181,12 +174,7 @@ func TestResourcesPerPerson(t *testing.T) {
 	names := map[string]string{"token-of-ann": "ann", "token-of-bob": "bob"}
 	p := newTokenPeer(t, names)
 	dir := t.TempDir()
-	s, err := parse(filepath.Join(dir, "biplane.yaml"), "auth: { keys: true }\npolicy: open\nmode: direct\n"+
-		"mcpServers: { peer: { url: '"+p.URL+"', headers: { X-Key: '${secret:TOKEN}' }, credentials: person } }")
-	if err != nil {
-		t.Fatalf("parse: %v", err)
-	}
-	d, stop := runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0"})
+	d, stop := run(t, dir, "mode: direct\n"+formatPersonal(p))
 	for _, name := range []string{"ann", "bob"} {
 		key := makeKey(t, d, api.KeyRequest{Name: name, Scopes: []string{"api", "mcp"}})
 		if _, err := d.Client().Secrets().Set(t.Context(), "key:"+name, "TOKEN", "token-of-"+name); err != nil {
