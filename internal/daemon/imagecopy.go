@@ -89,9 +89,6 @@ func (d imageKeeper) copyStill(ctx context.Context, name string, s *owned.Still,
 	return err
 }
 
-// labelUntrusted is the label of content that anyone may have written.
-const labelUntrusted = "untrusted"
-
 // A labelGuard keeps data with labels from an image: all principals can use it, and their programs
 // don't get the labels.
 type labelGuard struct {
@@ -102,7 +99,7 @@ type labelGuard struct {
 // CheckData implements build.Guard.
 func (g labelGuard) CheckData() error {
 	labels := g.still.ListLabels()
-	private := slices.DeleteFunc(slices.Clone(labels), func(l string) bool { return l == labelUntrusted })
+	private := slices.DeleteFunc(slices.Clone(labels), func(l string) bool { return l == tool.LabelUntrusted })
 	switch {
 	case len(private) > 0:
 		return tool.Errorf(tool.Denied, "the sandbox has data with the labels %s, which must not reach an image that "+

@@ -302,5 +302,8 @@ type Health struct {
 	Stale  bool   `json:"stale,omitempty"`  // the tools are from an earlier connection
 }
 
+// LabelUntrusted is the label of content that anyone may have written, such as answers of hosts.
+const LabelUntrusted = "untrusted"
+
 // SourceLabels returns the labels that describe the origin of data that a caller has read.
-func SourceLabels() []string { return []string{"confidential", "pii", "untrusted"} }
+func SourceLabels() []string { return []string{"confidential", "pii", LabelUntrusted} }

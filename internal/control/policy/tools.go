@@ -217,7 +217,7 @@ func (e *Engine) SourceOf(t *tool.Tool) []string {
 	comes := e.toolFacts(t).comes
 	switch {
 	case ReachesNetwork(t):
-		return tool.JoinLabels(comes, []string{"untrusted"})
+		return tool.JoinLabels(comes, []string{tool.LabelUntrusted})
 	case t.Upstream == tool.Own:
 		return nil
 	}

@@ -21,7 +21,7 @@ type Previews interface {
 const defaultPreview = time.Hour
 
 // foreignLabels are the labels of what arrives through a link.
-var foreignLabels = []string{"untrusted"}
+var foreignLabels = []string{tool.LabelUntrusted}
 
 // A preview is the answer of the tool that makes a link.
 type preview struct {
