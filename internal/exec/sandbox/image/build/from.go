@@ -25,9 +25,9 @@ type Source struct {
 	Guard    Guard
 }
 
-// A Guard decides whether an image may have the data of a sandbox.
+// A Guard decides whether the data of a sandbox may be put into an image.
 type Guard interface {
-	// CheckData returns an error if it may not. It is called before anything is copied, and before
+	// CheckData returns an error if it must not. It is called before anything is copied, and before
 	// the image is kept.
 	CheckData() error
 }
@@ -50,7 +50,7 @@ func BuildFrom(ctx context.Context, s *image.Store, name string, from *Source, p
 		func(ctx context.Context) error { return j.copyPackages(ctx, from) }, check)
 }
 
-// linkBase adds the tree of another image, whose files both then have.
+// linkBase adds hard links to the files of another image.
 func (j *job) linkBase(ctx context.Context, base string) error {
 	if base == "" {
 		return nil

@@ -124,7 +124,7 @@ func (c *copier) copyPart(ctx context.Context, home *os.File, p *part) error {
 	return c.copyFolder(ctx, dir, place{part: p, from: p.from, to: to})
 }
 
-// A place is where a file is and will be.
+// A place has the source and the destination of a file.
 type place struct {
 	part  *part
 	from  string // in the home
@@ -189,11 +189,6 @@ func (c *copier) copyEntry(ctx context.Context, dir *os.File, name string, at pl
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err
 	}
-	if at.isPackage() {
-		if err := c.x.root.RemoveAll(at.to); err != nil {
-			return err
-		}
-	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		err = c.enterEntry(ctx, f, at)
@@ -219,6 +214,11 @@ func (c *copier) enterEntry(ctx context.Context, f *os.File, at place) error {
 		return err
 	}
 	defer dir.Close()
+	if at.isPackage() { // it replaces the one of the base image
+		if err := c.x.root.RemoveAll(at.to); err != nil {
+			return err
+		}
+	}
 	c.x.files++
 	if err := c.x.makeFolder(at.to); err != nil {
 		return err
@@ -229,11 +229,9 @@ func (c *copier) enterEntry(ctx context.Context, f *os.File, at place) error {
 // copyFile copies the regular file that f refers to. Only its content and its right to be executed
 // are kept.
 func (c *copier) copyFile(f *os.File, st *unix.Stat_t, at place) (err error) {
-	tooLarge := tool.Errorf(tool.Limit, "the packages of the sandbox have more than %s: %s is too large",
-		text.Size(c.from.MaxBytes), text.Clip(at.from, 200))
 	room := c.from.MaxBytes - c.bytes
 	if st.Size > room {
-		return tooLarge
+		return c.sizeLimit(at)
 	}
 	from, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_RDONLY, 0) // the file itself
 	if err != nil {
@@ -256,9 +254,15 @@ func (c *copier) copyFile(f *os.File, st *unix.Stat_t, at place) (err error) {
 	c.x.files++
 	c.x.bytes, c.bytes = c.x.bytes+n, c.bytes+n
 	if n > room {
-		return tooLarge
+		return c.sizeLimit(at)
 	}
 	return err
+}
+
+// sizeLimit returns the error for a file that exceeds the size of all packages together.
+func (c *copier) sizeLimit(at place) error {
+	return tool.Errorf(tool.Limit, "the packages of the sandbox have more than %s: %s is too large for what is left of it",
+		text.Size(c.from.MaxBytes), text.Clip(at.from, 200))
 }
 
 // copyLink copies the symbolic link that f refers to, if it leads to another file of the packages.

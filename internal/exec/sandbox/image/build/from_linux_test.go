@@ -98,13 +98,40 @@ func (g *guard) CheckData() error {
 	return nil
 }
 
+// TestCopyLeavesPackages checks that a link which is left out, as npm link makes them, doesn't
+// remove the package of the base image.
+func TestCopyLeavesPackages(t *testing.T) {
+	s := image.NewStore(image.Config{Folder: t.TempDir()})
+	d, err := s.NewDraft()
+	if err != nil {
+		t.Fatalf("NewDraft: %v", err)
+	}
+	b := home{t, d.Root}
+	b.writeFile("usr/lib/node_modules/kept/index.js", "kept", 0o644)
+	_, err = d.CommitTree(t.Context(), image.Manifest{Name: "base"})
+	b.mustSucceed(err)
+	base, err := s.UseImage("base")
+	b.mustSucceed(err)
+	defer base.EndUse()
+	h := newHome(t)
+	h.writeFile("node_modules/new/index.js", "new", 0o644)
+	h.mustSucceed(os.Symlink("/workspace/elsewhere", h.makePath("node_modules/kept")))
+	files, _, err := h.buildImage(s, Source{Base: base})
+	h.mustSucceed(err)
+	if got := files["usr/lib/node_modules/kept/index.js"]; got != "-rw-r--r-- kept" {
+		t.Errorf("the package of the base image is %q, want it unchanged", got)
+	}
+}
+
 // TestCopyPackages checks which files of a sandbox an image has, that it begins with the sandbox's
 // image, and that the other image doesn't change.
 func TestCopyPackages(t *testing.T) {
 	s := image.NewStore(image.Config{Folder: t.TempDir()})
 	d, err := s.NewDraft()
+	if err != nil {
+		t.Fatalf("NewDraft: %v", err)
+	}
 	b := home{t, d.Root}
-	b.mustSucceed(err)
 	b.writeFile("usr/lib/python3/dist-packages/old.py", "old", 0o644)
 	b.writeFile("usr/bin/python3", "", 0o755)
 	b.writeFile("usr/lib/node_modules/left/gone.js", "gone", 0o644)
