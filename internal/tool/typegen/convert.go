@@ -27,7 +27,6 @@ type converter struct {
 	anchors map[string]*node
 	named   map[*node]*named
 	order   []*named
-	targets []*node // the schemas of order
 	left    int
 	most    int // maximum number of named parts that are converted; 0: all
 }
@@ -68,7 +67,7 @@ func (c *converter) document(raw json.RawMessage) *document {
 			c.order[i].body = unknownBecause("cut: the schema has too many types")
 			continue
 		}
-		c.order[i].body = c.convert(c.targets[i], 0)
+		c.order[i].body = c.convert(c.order[i].schema, 0)
 	}
 	return settle(self, c.order)
 }
@@ -432,13 +431,12 @@ func (c *converter) ref(ref string) typ {
 	}
 	nm := c.named[target]
 	if nm == nil {
-		nm = &named{want: pascal(lastSegment(ref)), doc: target.str("description")}
+		nm = &named{want: pascal(lastSegment(ref)), schema: target, doc: target.str("description")}
 		if nm.want == "" || ref == "#" {
 			nm.want = pascal(target.str("title"))
 		}
 		c.named[target] = nm
 		c.order = append(c.order, nm)
-		c.targets = append(c.targets, target)
 	}
 	nm.uses++
 	return &refType{nm}
@@ -460,7 +458,7 @@ func (c *converter) lookup(ref string) *node {
 	base, frag, hasFrag := strings.Cut(ref, "#")
 	if plain := base == "" && strings.HasPrefix(frag, "/"); !plain && c.anchors == nil {
 		c.anchors = map[string]*node{}
-		collectAnchors(c.root, c.anchors, 0)
+		collectAnchors(c.root, c.anchors)
 	}
 	at := c.root
 	if base != "" {
@@ -481,7 +479,7 @@ func (c *converter) lookup(ref string) *node {
 	return at
 }
 
-func collectAnchors(n *node, into map[string]*node, depth int) {
+func collectAnchors(n *node, into map[string]*node) {
 	for _, k := range []string{"$anchor", "$dynamicAnchor"} {
 		if a := n.str(k); a != "" {
 			into["#"+a] = n
@@ -491,8 +489,8 @@ func collectAnchors(n *node, into map[string]*node, depth int) {
 		into[id] = n // draft-07 writes anchors as "$id": "#name"
 	}
 	for _, v := range n.vals {
-		if v.load().kind == jObject || v.kind == jArray {
-			collectAnchors(v, into, depth+1)
+		if v.load(); v.kind == jObject || v.kind == jArray {
+			collectAnchors(v, into)
 		}
 	}
 }

@@ -46,11 +46,12 @@ type property struct {
 // A named is a part of a schema that is referred to. It is declared under its name if it is
 // recursive, or if it is large and used more than once. Otherwise it is written inline.
 type named struct {
-	want string // preferred name
-	name string // actual name, once it is declared
-	doc  string
-	body typ
-	uses int
+	schema *node
+	want   string // preferred name
+	name   string // actual name, once it is declared
+	doc    string
+	body   typ
+	uses   int
 
 	recursive bool
 	inline    bool

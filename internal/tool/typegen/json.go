@@ -86,6 +86,9 @@ func newDecoder(raw []byte) *jsontext.Decoder {
 // 8.2.4; draft-07, section 9). Tools of one API often have hundreds of them, and use few.
 var shelves = map[string]bool{"$defs": true, "definitions": true}
 
+// partDepth is the depth of the values in a shelf.
+const partDepth = 2
+
 // readShelf reads an object whose values stay unread.
 func (r *jsonReader) readShelf(depth int) (*node, error) {
 	if r.dec.PeekKind() != '{' {
@@ -119,7 +122,7 @@ func (n *node) load() *node {
 	}
 	r, text := n.rest.reader, n.rest.text
 	r.dec = newDecoder(text)
-	v, err := r.readValue(2)
+	v, err := r.readValue(partDepth)
 	if err != nil {
 		v = &node{}
 	}
