@@ -63,7 +63,7 @@ An OCI image is a layout (a folder), its archive, or an archive of docker save. 
 architecture, and replaces the host's /usr.
 
 --from copies what was installed in a sandbox of your own (biplane sandboxes), by pip install --user or
-npm install, above the image of that sandbox. Its processes stand still meanwhile. A sandbox with private
+npm install, above the image of that sandbox. Its processes are frozen meanwhile. A sandbox with private
 data is refused. One that received data from the network needs --untrusted: everyone who uses the image
 runs what is installed there.
 

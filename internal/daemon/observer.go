@@ -67,7 +67,8 @@ func (d observer) recordPolicy(ctx context.Context, e *policy.Engine, problem er
 	d.recordPolicyAfter(ctx, last[audit.KindPolicy], e, problem)
 }
 
-// recordPolicyAfter is recordPolicy with the last policy record given; nil if there is none.
+// recordPolicyAfter is like recordPolicy, but its caller knows the last policy record: nil if there
+// is none.
 func (d observer) recordPolicyAfter(ctx context.Context, last *audit.Record, e *policy.Engine, problem error) {
 	ev := audit.Event{Kind: audit.KindPolicy, Principal: identity.LocalUser(),
 		Subject: audit.Subject{Name: e.Name()}, Detail: map[string]string{"version": e.Version()}, Outcome: audit.OK}

@@ -11,9 +11,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Sizes in bytes from which data is compressed. Small data is compressed with a dictionary, to the
-// byte packedSmall and an S2 block. That needs a third of the time of a Zstandard frame, and the
-// journal of a small program becomes shorter.
+// Sizes in bytes from which data is compressed, and from which it is a Zstandard frame. Smaller
+// data is compressed with a dictionary, to the byte packedSmall and an S2 block. That needs a third
+// of the time of a Zstandard frame, and the journal of a small program becomes shorter.
 const (
 	minCompressed = 64
 	minFramed     = 16 << 10

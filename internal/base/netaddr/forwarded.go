@@ -25,7 +25,7 @@ func ClientOf(peer netip.Addr, header http.Header, trusted []netip.Prefix) netip
 			cut := strings.LastIndexByte(rest, ',')
 			a, ok := parseElement(rest[cut+1:])
 			if !ok {
-				return client // it is not known who sent that
+				return client // the element is malformed: who sent it is unknown
 			}
 			if client = a; cut < 0 {
 				break

@@ -28,8 +28,8 @@ type viewKey struct {
 	principal string // with all rights, since credentials of one principal may differ
 }
 
-// newViewKey returns the key of an execution as p sees it. When the credential expires has no
-// influence on that.
+// newViewKey returns the key of an execution as p sees it. The expiry of the credential is not part
+// of it.
 func newViewKey(execution string, p tool.Principal) viewKey {
 	return viewKey{execution, string(p.AppendKey(nil))}
 }
@@ -48,9 +48,9 @@ type liveView struct {
 	key      viewKey
 	pages    int
 	newest   *change       // nil: none yet, or too much is kept
-	rendered time.Time     // when newest was
+	rendered time.Time     // when newest was rendered
 	took     time.Duration // for rendering it
-	next     *reading      // nil: no page waits
+	next     *reading      // the last one that was begun; nil: it has ended
 }
 
 // A change is what live pages receive.
@@ -70,8 +70,8 @@ type reading struct {
 	took   time.Duration // for rendering; 0: nothing has changed
 }
 
-// errPageGone is the error of a reading whose page was closed.
-var errPageGone = errors.New("the page that waited for the change was closed")
+// errUnread is the error of a reading until it has ended.
+var errUnread = errors.New("the change was not read")
 
 // openPage adds a page. leave must be called when it is closed.
 func (t *liveViews) openPage(key viewKey) (view *liveView, leave func()) {
@@ -112,7 +112,7 @@ func (t *liveViews) findChange(view *liveView, past string) (known *change, r *r
 	if next != nil && next.past == past {
 		return nil, next, false
 	}
-	view.next = &reading{past: past, done: make(chan struct{}), err: errPageGone}
+	view.next = &reading{past: past, done: make(chan struct{}), err: errUnread}
 	return nil, view.next, true
 }
 

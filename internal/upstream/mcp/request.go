@@ -194,9 +194,9 @@ func (r *requests) passQuestion(question *jsonrpc.Request, from int64) bool {
 	}
 }
 
-// guessCall returns the call to which a question belongs that doesn't say so: the only call in
+// guessCall returns the call that a question without a call's id belongs to: the only call in
 // progress, or the only one whose client isn't being asked. It returns nil if that is uncertain, or
-// if the calls belong to several principals: no one must see a question about another one's call.
+// if the calls belong to several principals: no one must see a question about another's call.
 // The caller must hold r.mu.
 func (r *requests) guessCall() (found *pending) {
 	calls, idle := 0, 0

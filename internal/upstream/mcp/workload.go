@@ -19,8 +19,9 @@ type workload struct {
 	mu     sync.Mutex
 	active int       // pieces of work in progress
 	rested time.Time // when the next list may be requested
-	// use is what the most expensive use of the last list cost. Only that one counts: the state of
-	// a server changes with its calls, too, and callers must not put off its lists without end.
+	// use is the cost of the most expensive use of the last list. Only that one counts: the state
+	// of a server changes with its calls, too, and callers must not postpone its lists
+	// indefinitely.
 	use time.Duration
 }
 
@@ -66,8 +67,8 @@ func (w *workload) measureWork(do func()) time.Duration {
 	return end()
 }
 
-// pauseLeft returns how long the next list has to wait. As long as work is in progress, that is
-// unknown, and at least check.
+// pauseLeft returns how long the next list has to wait. While work is in progress, it returns at
+// least check, because the pause is unknown.
 func (w *workload) pauseLeft(check time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
