@@ -49,12 +49,12 @@ func (d imageKeeper) CopyImage(ctx context.Context, p tool.Principal, name strin
 		e.Labels = s.ListLabels()
 		return d.copyStill(ctx, name, s, r.Untrusted, func(line string) { out.Notes = append(out.Notes, line) })
 	})
-	e.Detail = map[string]string{"action": "build image", "sandbox": id, "labels": strings.Join(e.Labels, " ")}
+	e.Detail = map[string]string{"action": "build image", "sandbox": id}
 	if err == nil {
 		out.Image, err = d.imagesOf().ShowImage(name)
 		e.Detail["digest"] = out.Digest
 	}
-	_ = d.event(ctx, withError(e, err)) // the image is built; the error has been logged
+	_ = d.event(ctx, withError(e, err)) // the error has been logged
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (d imageKeeper) copyStill(ctx context.Context, name string, s *owned.Still,
 	return err
 }
 
-// A labelGuard keeps data with labels from an image: all principals can use it, and their programs
+// A labelGuard keeps labeled data out of images: all principals can use it, and their programs
 // don't get the labels.
 type labelGuard struct {
 	still     *owned.Still
