@@ -57,7 +57,7 @@ check: vet
 test: tools vet
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane
 	for os in darwin/arm64 windows/amd64; do echo "build $$os"; GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane || exit 1; done
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '^(TestFind|TestIntl)$$' ./internal/store ./internal/exec/sandbox/wasm/guest
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '^(TestFind|TestIntl|TestOrdinaryUser|TestMemoryLimit)$$' ./internal/store ./internal/exec/sandbox/wasm/guest ./internal/exec/sandbox/process
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m ./cmd/biplane ./internal/exec/hosted $(SINGLE)
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list ./cmd/biplane $(SINGLE))")
 
@@ -75,7 +75,7 @@ bench:
 
 soak:
 	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/lab/soak
-	BIPLANE_SOAK=$$(($(N) / 10)) CGO_ENABLED=0 $(GO) test -run '^(TestLeftovers|TestOrdinaryUser)$$' -timeout 12h -count 1 -v ./internal/exec/sandbox/process
+	BIPLANE_SOAK=$$(($(N) / 10)) CGO_ENABLED=0 $(GO) test -run '^TestLeftovers$$' -timeout 12h -count 1 -v ./internal/exec/sandbox/process
 
 sizing: N = 1000000
 sizing: build

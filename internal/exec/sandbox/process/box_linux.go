@@ -216,14 +216,8 @@ func (b *box) awaitAgent(s setup) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.conn.Write(append(line, '\n')); err == nil && b.gate.receiveListeners(b.conn) == nil {
-		kind, _, err := b.readFrame()
-		switch {
-		case err == nil && kind == frameReady:
-			return nil
-		case err == nil:
-			return tool.Errorf(tool.Internal, "the agent of the sandbox sent %q before it was ready", kind)
-		}
+	if err = b.greetAgent(append(line, '\n')); err == nil {
+		return nil
 	}
 	b.killProcess()
 	<-b.ended
@@ -231,11 +225,28 @@ func (b *box) awaitAgent(s setup) error {
 	case <-b.saidAll:
 	case <-time.After(lastWords):
 	}
-	reason := strings.TrimSpace(b.said.Text())
-	if reason == "" {
-		reason = "its process ended: " + b.state.String()
+	if said := strings.TrimSpace(b.said.Text()); said != "" {
+		return tool.Errorf(tool.Unavailable, "the sandbox did not start: %s", text.Cut(said, 1000))
 	}
-	return tool.Errorf(tool.Unavailable, "the sandbox did not start: %s", text.Cut(reason, 1000))
+	return tool.Errorf(tool.Unavailable, "the sandbox did not start: %w (its process ended: %s)", err, b.state)
+}
+
+// greetAgent sends a line with the setup, and reads the answers.
+func (b *box) greetAgent(line []byte) error {
+	if _, err := b.conn.Write(line); err != nil {
+		return fmt.Errorf("send its setup: %w", err)
+	}
+	if err := b.gate.receiveListeners(b.conn); err != nil {
+		return fmt.Errorf("receive the listeners of its network: %w", err)
+	}
+	kind, _, err := b.readFrame()
+	switch {
+	case err != nil:
+		return fmt.Errorf("wait for its agent: %w", err)
+	case kind != frameReady:
+		return fmt.Errorf("its agent sent %q before it was ready", kind)
+	}
+	return nil
 }
 
 // readFrame reads a frame of the agent.

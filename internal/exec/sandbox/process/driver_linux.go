@@ -310,6 +310,10 @@ func (d *Driver) startKept(ctx context.Context, b *box, path string) (*box, erro
 // errDriverClosed is the error of a sandbox that is created too late.
 var errDriverClosed = tool.Errorf(tool.Unavailable, "the driver is closed")
 
+// errSlowStart is the error of a sandbox that needs more than startTime to become ready.
+var errSlowStart = tool.Errorf(tool.Unavailable, "the sandbox was not ready after %s: is this host overloaded?",
+	startTime)
+
 // startBox starts the process of a sandbox, and waits until its agent is ready.
 func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) {
 	g := d.groups.findOnce()
@@ -340,7 +344,7 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	if err := b.startProcess(d.cfg.Command, h.files); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, startTime, errSlowStart)
 	defer cancel()
 	defer context.AfterFunc(ctx, b.killProcess)()
 	defer context.AfterFunc(d.closing, b.killProcess)()

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -26,7 +28,8 @@ const (
 // EnterSandbox makes the private root, arms the protections, and executes the interpreter. It
 // returns only if one of these fails: nothing runs with less.
 func EnterSandbox() error {
-	runtime.LockOSThread() // the interpreter inherits this thread's protections
+	runtime.MemProfileRate = 0 // samples would need memory after executeAgent has limited it
+	runtime.LockOSThread()     // the interpreter inherits this thread's protections
 	s, err := readSetup(socketFD)
 	if err != nil {
 		return err
@@ -51,9 +54,10 @@ func EnterSandbox() error {
 			return fmt.Errorf("enter a sandbox: %s: %w", step.name, err)
 		}
 	}
-	args := agentCommand(s)
-	err = syscall.Exec(args[0], args, environmentOf(s))
-	return fmt.Errorf("enter a sandbox: execute %s: %w", args[0], err)
+	if err := executeAgent(agentCommand(s), environmentOf(s), chooseMemoryLimit(s)); err != nil {
+		return fmt.Errorf("enter a sandbox: %w", err)
+	}
+	return nil
 }
 
 // agentCommand returns the path of the agent's program, and its arguments.
@@ -143,29 +147,71 @@ func endWithParent(*setup) error {
 // nodeStacks is the size of the stacks of Node's own threads, in bytes. Little of it is used.
 const nodeStacks = 128 << 20
 
-// limitResources limits the resources of each process of the sandbox.
+// limitResources limits the resources of each process of the sandbox. executeAgent limits memory.
 func limitResources(s *setup) error {
 	limits := map[int]int64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: 1024, unix.RLIMIT_MEMLOCK: 64 << 10,
 		unix.RLIMIT_MSGQUEUE: 0, unix.RLIMIT_RTPRIO: 0, unix.RLIMIT_NICE: 0, unix.RLIMIT_FSIZE: s.Disk,
 		unix.RLIMIT_NPROC: int64(s.Processes)}
-	switch {
-	case s.AddressMax == 0:
-	case s.Runtime == "python":
-		limits[unix.RLIMIT_AS] = s.AddressMax
-	case s.Runtime == "js":
-		limits[unix.RLIMIT_DATA] = s.AddressMax + nodeStacks
-	default: // like Node, programs in Go and Java reserve much more than they use; the agent is one
-		limits[unix.RLIMIT_DATA] = s.AddressMax
-	}
 	if s.CPUSeconds > 0 {
 		limits[unix.RLIMIT_CPU] = s.CPUSeconds
 	}
 	for what, most := range limits {
-		if err := syscall.Setrlimit(what, &syscall.Rlimit{Cur: uint64(most), Max: uint64(most)}); err != nil {
+		if err := limitResource(what, most); err != nil {
 			return fmt.Errorf("limit resource %d: %w", what, err)
 		}
 	}
 	return nil
+}
+
+func limitResource(what int, most int64) error {
+	return syscall.Setrlimit(what, &syscall.Rlimit{Cur: uint64(most), Max: uint64(most)})
+}
+
+// A processMemory limits the memory of each process.
+type processMemory struct {
+	what int   // RLIMIT_AS or RLIMIT_DATA
+	most int64 // bytes; 0: not limited
+}
+
+// chooseMemoryLimit returns the limit of a sandbox without a control group that limits its memory.
+func chooseMemoryLimit(s *setup) processMemory {
+	switch {
+	case s.AddressMax == 0:
+		return processMemory{}
+	case s.Runtime == "python":
+		return processMemory{unix.RLIMIT_AS, s.AddressMax}
+	case s.Runtime == "js":
+		return processMemory{unix.RLIMIT_DATA, s.AddressMax + nodeStacks}
+	}
+	// Like Node, programs in Go and Java reserve much more than they use. The agent is one of them.
+	return processMemory{unix.RLIMIT_DATA, s.AddressMax}
+}
+
+// executeAgent limits the memory of this process, and then executes the agent. It returns only an
+// error.
+//
+// The limit comes last. Go's runtime has reserved more address space than RLIMIT_AS allows, and the
+// kernel then refuses any mapping, also one within that space. So the runtime would end the process
+// as soon as its heap has to grow, and even to execute a program needs some memory.
+func executeAgent(args, environment []string, limit processMemory) error {
+	if limit.most > 0 {
+		makeRoom(slices.Concat(args, environment))
+		if err := limitResource(limit.what, limit.most); err != nil {
+			return fmt.Errorf("limit memory: %w", err)
+		}
+	}
+	return fmt.Errorf("execute %s: %w", args[0], syscall.Exec(args[0], args, environment))
+}
+
+// makeRoom makes sure that the heap has room for two copies of texts, and for little else, without
+// another mapping.
+func makeRoom(texts []string) {
+	size := 64 << 10
+	for _, t := range texts {
+		size += len(t) + 1 + int(unsafe.Sizeof(&t))
+	}
+	runtime.KeepAlive(make([]byte, 2*size))
+	runtime.GC() // frees it, but keeps its pages
 }
 
 // dropCapabilities drops all capabilities, and keeps programs executed later from gaining any.

@@ -4,6 +4,7 @@ package process_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -23,7 +24,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
 )
 
-// TestMain runs the tests or, for TestKilledGateway and TestHiddenGroups, a gateway.
+// TestMain runs the tests or, for some of them, another process.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "gateway" {
 		runGateway()
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 			log.Fatal(err)
 		}
 		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "limited" {
+		log.Fatal(process.ExecuteLimited(os.Args[2:]))
 	}
 	os.Exit(m.Run())
 }
@@ -68,6 +72,8 @@ while True: pass`, Name: "program.py"}))
 func TestKilledGateway(t *testing.T) {
 	newDriver(t, process.Config{}) // or skips the test
 	gateway := exec.CommandContext(t.Context(), os.Args[0], "gateway")
+	var errs bytes.Buffer
+	gateway.Stderr = &errs
 	out, err := gateway.StdoutPipe()
 	if err != nil {
 		t.Fatalf("StdoutPipe: %v", err)
@@ -76,7 +82,8 @@ func TestKilledGateway(t *testing.T) {
 		t.Fatalf("start a gateway: %v", err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "runs\n" {
-		t.Fatalf("the gateway printed %q, %v; want a line when the program runs", line, err)
+		_, _ = gateway.Process.Kill(), gateway.Wait() // errs is complete then
+		t.Fatalf("the gateway printed %q, %v; want a line when the program runs; its errors: %s", line, err, &errs)
 	}
 	inside := findDescendants(t, gateway.Process.Pid)
 	if len(inside) < 5 {
