@@ -129,6 +129,9 @@ func numberLiteral(s string) (text string, ok bool) {
 // bidirectional controls) or contain compiler directives. Newlines stay, and all other control
 // characters are removed.
 func comment(s string) string {
+	if !strings.ContainsFunc(s, needsCare) {
+		return s
+	}
 	var b strings.Builder
 	for _, r := range s {
 		switch {
@@ -149,6 +152,9 @@ func comment(s string) string {
 	}
 	return t
 }
+
+// needsCare reports whether comment may have to change a text with r.
+func needsCare(r rune) bool { return r < ' ' && r != '\n' || r >= 0x7f || r == '*' || r == '@' }
 
 // replaceFold is strings.ReplaceAll for an ASCII old, ignoring case.
 func replaceFold(s, old, new string) string {
@@ -174,7 +180,19 @@ func oneLine(s string, limit int) string {
 	if len(s) > 16*1024 {
 		s = s[:16*1024]
 	}
-	return cut(comment(strings.Join(strings.Fields(s), " ")), limit)
+	var b strings.Builder
+	runes := 0
+	for word := range strings.FieldsSeq(s) {
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		word = comment(word)
+		b.WriteString(word)
+		if runes += utf8.RuneCountInString(word) + 1; limit > 0 && runes > limit+1 {
+			break // cut needs no more
+		}
+	}
+	return cut(b.String(), limit)
 }
 
 // cut shortens s to at most limit runes, preferably at the end of a sentence or word, and marks the
