@@ -3,7 +3,7 @@
 # make check      formatting, vet, staticcheck, the architecture and the short tests: the inner loop
 # make test       everything that is checked, against real peers: the stories with the binary that users get, all else
 #                 that starts goroutines with the race detector
-# make race       the stories with the race detector, too
+# make race       what make test runs without the race detector: the stories, and tests that compute for long
 # make tools      install the real peers (npm) that tests run against, into .tools
 # make browser    the console in a real browser (Chromium), checked for accessibility, with pictures in .tools/screenshots
 # make bench      the benchmarks
@@ -35,6 +35,21 @@ RACE = -race $(UNWATCHED:%=-gcflags=%=-race=false)
 # Packages without goroutines have nothing that the race detector could find. A test checks that they have none.
 SINGLE = . ./internal/exec/sandbox/wasm/pyguest ./internal/lab/release ./internal/lab/w2x ./internal/tool/typegen ./internal/upstream/scan
 
+# Tests that run without the race detector, which would make them several times slower and has nothing to find: they compute on
+# one goroutine, or compare us with programs in other languages. Two of process don't fit beside it into a sandbox's memory.
+# A test checks that the two lists match. make race runs them with it.
+PLAIN_TESTS = TestBombs TestCachedDecisions TestConformance TestFind TestFullSegment TestHold TestIntl TestIntlOfNode TestLargePatterns \
+	TestLargePrograms TestLargeUnions TestManyValues TestMemoryLimit TestNotebook TestOrdinaryUser TestReadResultBounds \
+	TestReadResultFlood TestRealConsoleNotes TestRecent TestRedactInsideStrings TestReplayGivesTheSameBytes \
+	TestReplayOfAChangedProgram TestSkillsConformance TestTamperedColumns TestTamperedRows TestTasksConformance \
+	TestTheIndexChangesNothing TestValueOfManyItems TestWithoutHalves
+PLAIN_PACKAGES = ./internal/base/secret/mask ./internal/control/audit/segment ./internal/control/catalog ./internal/control/policy \
+	./internal/control/privacy ./internal/exec/executor ./internal/exec/program ./internal/exec/sandbox/process \
+	./internal/exec/sandbox/wasm/guest ./internal/serve/mcpserver ./internal/store ./internal/upstream/mcp \
+	./internal/upstream/oauth ./internal/upstream/openapi
+space := $(subst ,, )
+PLAIN = ^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$
+
 .PHONY: release build demo vet check test race tools browser bench soak sizing servers documents crash fuzz generate clean
 
 build:
@@ -56,13 +71,13 @@ check: vet
 
 test: tools vet
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane
-	for os in darwin/arm64 windows/amd64; do echo "build $$os"; GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane || exit 1; done
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '^(TestFind|TestIntl|TestOrdinaryUser|TestMemoryLimit)$$' ./internal/store ./internal/exec/sandbox/wasm/guest ./internal/exec/sandbox/process
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m ./cmd/biplane ./internal/exec/hosted $(SINGLE)
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m $$($(GO) list ./... | grep -vxF "$$($(GO) list ./cmd/biplane $(SINGLE))")
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '$(PLAIN)' $(PLAIN_PACKAGES)
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m -skip '$(PLAIN)' $$($(GO) list ./... | grep -vxF "$$($(GO) list ./cmd/biplane $(SINGLE))")
 
 race:
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 60m ./cmd/biplane
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 60m -run '$(PLAIN)' $(PLAIN_PACKAGES)
 
 browser:
 	@command -v chromium >/dev/null 2>&1 || test -n "$$BIPLANE_TEST_BROWSER" || { echo "install Chromium (Debian: apt-get install chromium), or set BIPLANE_TEST_BROWSER to a browser" >&2; exit 1; }

@@ -7,7 +7,6 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -339,40 +338,4 @@ func TestDocComments(t *testing.T) {
 			t.Errorf("%s: its comment begins with %q, want the function's name", place, first)
 		}
 	})
-}
-
-// TestSinglePackages checks that the packages which make test runs without the race detector start
-// no goroutines, tests included.
-func TestSinglePackages(t *testing.T) {
-	text, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatalf("read the Makefile: %v", err)
-	}
-	_, list, ok := strings.Cut(string(text), "\nSINGLE = ")
-	if !ok {
-		t.Fatal("the Makefile has no list SINGLE")
-	}
-	list, _, _ = strings.Cut(list, "\n")
-	for _, folder := range strings.Fields(list) {
-		files, err := filepath.Glob(filepath.Join(filepath.FromSlash(folder), "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Errorf("%s: %d Go files, %v", folder, len(files), err)
-		}
-		for _, name := range files {
-			set := token.NewFileSet()
-			f, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatalf("parse %s: %v", name, err)
-			}
-			ast.Inspect(f, func(n ast.Node) bool {
-				sel, ok := n.(*ast.SelectorExpr)
-				_, starts := n.(*ast.GoStmt)
-				if starts || ok && (sel.Sel.Name == "Go" || sel.Sel.Name == "Parallel" || sel.Sel.Name == "AfterFunc") {
-					t.Errorf("%s: remove %s from SINGLE in the Makefile: it starts a goroutine",
-						set.Position(n.Pos()), folder)
-				}
-				return true
-			})
-		}
-	}
 }

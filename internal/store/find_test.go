@@ -120,9 +120,6 @@ func queries(n int) []audit.Query {
 // TestFind compares the results of the index, in runs, spans and the newest leaves, with those of a
 // full scan.
 func TestFind(t *testing.T) {
-	if raced {
-		t.Skip("it records 34,000 calls: make test runs it without the race detector")
-	}
 	t.Parallel()
 	const n = 34_000 // more than a run
 	s := openDatabase(t, t.TempDir())

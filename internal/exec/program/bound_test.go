@@ -110,8 +110,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestLarge prepares programs that are large but reasonable.
-func TestLarge(t *testing.T) {
+// TestLargePrograms prepares programs that are large but reasonable.
+func TestLargePrograms(t *testing.T) {
 	rows := strings.Repeat(`{"id": 17, "name": "a name", "tags": ["x", "y"], "nested": {"at": [1, 2, {"deep": `+
 		`null}]}, "ok": true},`+"\n", 2200)
 	body := strings.ReplaceAll(fiftyLines, "return { total", "if (1) return { total")
