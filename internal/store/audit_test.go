@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
@@ -33,7 +34,7 @@ func fill(t *testing.T, l *audit.Log, n int) {
 	t.Helper()
 	for i := range n {
 		e, err := l.Begin(t.Context(), &tool.Call{Path: "crm.update", Principal: tool.Principal{ID: "local:ann"},
-			Arguments: fmt.Appendf(nil, `{"n":%d}`, i)}, allow)
+			Arguments: fmt.Appendf(nil, `{"n":%d,"text":%q}`, i, rand.Text())}, allow) // they compress little
 		if err == nil && i%3 != 0 {
 			err = e.End(t.Context(), tool.Text(false, "fine"), nil)
 		}
@@ -213,7 +214,7 @@ func TestTamperedDatabase(t *testing.T) {
 			do(t, db, `CREATE INDEX audit_span_low ON audit_span (low)`)
 		}, "store", -1, false},
 		{"where a record is found", func(t *testing.T, db *sql.DB) {
-			do(t, db, `DELETE FROM audit_record WHERE seq = 20`)
+			do(t, db, `DELETE FROM audit_record WHERE seq = (SELECT min(seq) FROM audit_record WHERE seq >= 20)`)
 		}, "store", -1, false},
 		{"a record without a name", func(t *testing.T, db *sql.DB) {
 			do(t, db, `INSERT INTO audit_record (record, ended, seq) VALUES ('', -2, 0)`)
@@ -235,7 +236,12 @@ func TestTamperedDatabase(t *testing.T) {
 				`audit_record WHERE seq = 0`)
 		}, "store", -1, false},
 		{"where an end is found", func(t *testing.T, db *sql.DB) {
-			do(t, db, `UPDATE audit_record SET seq = 0 WHERE seq = (SELECT max(seq) FROM audit_record WHERE ended = 1)`)
+			do(t, db, `UPDATE audit_record SET ended = ended + 1 WHERE seq = (SELECT max(seq) FROM audit_record WHERE `+
+				`ended > 1)`)
+		}, "store", -1, false},
+		{"an end that is not found", func(t *testing.T, db *sql.DB) {
+			do(t, db, `UPDATE audit_record SET ended = 0 WHERE seq = (SELECT max(seq) FROM audit_record WHERE `+
+				`ended > 1)`)
 		}, "store", -1, false},
 		{"what a list searches by", func(t *testing.T, db *sql.DB) {
 			do(t, db, `UPDATE audit_span SET marks = zeroblob(length(marks)) WHERE first = 0`)

@@ -233,3 +233,44 @@ func describe(q audit.Query) (out string) {
 	}
 	return fmt.Sprintf("limit=%d%s", q.Limit, out)
 }
+
+// TestOlderForms continues a record whose leaves and index an older version wrote: with text in the
+// leaves, and with a row for each half of a record.
+func TestOlderForms(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := openDatabase(t, dir)
+	fill(t, auditLog(t, s), 140) // 267 leaves
+	if err := s.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	db, restore := rawWithTriggers(t, dir)
+	do(t, db, `INSERT INTO audit_record SELECT record, 0, seq FROM audit_record WHERE ended > 1`)
+	do(t, db, `INSERT INTO audit_record SELECT record, 1, seq + ended - 1 FROM audit_record WHERE ended > 1`)
+	do(t, db, `DELETE FROM audit_record WHERE ended > 1`)
+	restore()
+	if err := db.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	l := auditLog(t, openDatabase(t, dir))
+	sound(t, l)
+	fill(t, l, 140) // fills a span in the newer form
+	sound(t, l)
+	found, err := l.Records(t.Context(), audit.Query{Tool: "crm.update", Limit: 1000})
+	if err != nil || len(found) != 280 {
+		t.Fatalf("%d records, %v, want 280", len(found), err)
+	}
+	ended := 0
+	for i := range found {
+		r, err := l.Record(t.Context(), found[i].ID)
+		if err != nil || r.Problem != "" || r.End != found[i].End {
+			t.Errorf("record %s: %+v, %v, want it as in the list: %+v", found[i].ID, r, err, found[i])
+		}
+		if r.End.Outcome == audit.OK {
+			ended++
+		}
+	}
+	if want := 2 * (140 - 47); ended != want {
+		t.Errorf("%d records have ended, want %d", ended, want)
+	}
+}

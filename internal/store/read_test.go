@@ -62,6 +62,9 @@ func TestTamperedReads(t *testing.T) {
 			way{"a packed leaf of another form", set(seq, `packed = CAST(x'02' || substr(packed, 2) AS BLOB)`), seq,
 				false},
 			way{"a packed leaf that is huge", set(seq, `packed = x'01ffffff7f00'`), seq, false},
+			way{"a packed leaf that grows", set(seq, `packed = x'03ffffff7f00'`), seq, false},
+			way{"a packed leaf of an older form", set(seq, `packed = CAST(x'01' || substr(packed, 2) AS BLOB)`), seq,
+				false},
 			way{"no packed leaf", set(seq, `packed = NULL`), seq, false},
 			way{"both forms", set(seq, `leaf = '{}'`) + ` AND packed IS NOT NULL`, seq, false},
 			way{"another packed end",
@@ -73,9 +76,9 @@ func TestTamperedReads(t *testing.T) {
 	}
 	ways = append(ways,
 		way{"where it begins", `UPDATE audit_record SET seq = 4 WHERE seq = 20`, old, true},
-		way{"where it ends", `UPDATE audit_record SET seq = 5 WHERE seq = 21`, old, true},
+		way{"where it ends", `UPDATE audit_record SET ended = 4 WHERE seq = 20`, old, true},
 		way{"a beginning that isn't there", `UPDATE audit_record SET seq = 9999 WHERE seq = 20`, old, true},
-		way{"an end that isn't there", `UPDATE audit_record SET seq = 9999 WHERE seq = 21`, old, true},
+		way{"an end that isn't there", `UPDATE audit_record SET ended = 9999 WHERE seq = 20`, old, true},
 	)
 	base := t.TempDir()
 	ids := recordCalls(t, base, 150)

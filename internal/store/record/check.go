@@ -185,11 +185,7 @@ func (c *indexCheck) addSpan(last bool) {
 		return
 	}
 	for p, seq := range s.places {
-		r := recordRow{0, seq, []byte(p.record)}
-		if p.ended {
-			r.ended = 1
-		}
-		c.want.addRecord(r)
+		c.want.addRecord(p.rowAt(seq))
 	}
 	c.want.addBounds("audit_span", s.first, s.bounds)
 	row := spanRow{s.first, s.bounds, s.encodeMarks(), s.endsBytes()}

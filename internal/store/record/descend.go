@@ -116,8 +116,8 @@ func (s *search) endsOf(some []candidate) (map[string]audit.Leaf, error) {
 	if err != nil {
 		return nil, err
 	}
-	const query = `SELECT x.record, x.seq, l.hashes, l.leaf, l.packed FROM json_each(?) j CROSS JOIN audit_record x ` +
-		`ON x.record = j.value AND x.ended = 1 LEFT JOIN audit_leaf l ON l.seq = x.seq`
+	const query = `SELECT x.record, ` + endOf + `, l.hashes, l.leaf, l.packed FROM json_each(?) j ` +
+		`CROSS JOIN audit_record x ON x.record = j.value AND x.ended >= 1 LEFT JOIN audit_leaf l ON l.seq = ` + endOf
 	err = s.v.eachRow(query, func(scan func(...any) error) error {
 		var record string
 		var r leafRow

@@ -244,10 +244,10 @@ func (s *search) searchByName() error {
 	if high == "" {
 		high = "~" // sorts after all ids
 	}
-	query, args := `SELECT record, seq FROM audit_record
-		WHERE ended = 0 AND record > ? AND record < ? ORDER BY record `+order+` LIMIT ?`, []any{low, high, s.q.Max()}
+	query, args := `SELECT x.record, x.seq FROM audit_record x WHERE `+begins+` AND x.record > ? AND x.record < ?
+		ORDER BY x.record `+order+` LIMIT ?`, []any{low, high, s.q.Max()}
 	if s.q.ID != "" {
-		query, args = `SELECT record, seq FROM audit_record WHERE ended = 0 AND record = ?`, []any{s.q.ID}
+		query, args = `SELECT x.record, x.seq FROM audit_record x WHERE `+begins+` AND x.record = ?`, []any{s.q.ID}
 	}
 	var names []string
 	var at []int64

@@ -19,27 +19,15 @@ const packedItems = 0
 const maxItems = 1 << 20
 
 // appendItem appends an item of a pack. It has the size of its data as a varint, shifted left by
-// one bit. The lowest bit is set if the digest follows as its 32 bytes. Otherwise the digest's size
-// and text follow. The data is last.
-func appendItem(b []byte, k retention.Kept) []byte {
-	size := uint64(len(k.Data)) << 1
-	if digest, ok := foldDigest(k.Digest); ok {
-		b = append(binary.AppendUvarint(b, size|1), digest[:]...)
-	} else {
-		b = binary.AppendUvarint(binary.AppendUvarint(b, size), uint64(len(k.Digest)))
-		b = append(b, k.Digest...)
+// one bit, the digest's size and text, and the data. The text is empty if it is the data's digest
+// under key, as it always is in a log: a digest is longer than most arguments.
+func appendItem(b []byte, key *secret.Key, k retention.Kept) []byte {
+	digest := k.Digest
+	if digest == retention.Digest(key, k.Data) {
+		digest = ""
 	}
-	return append(b, k.Data...)
-}
-
-// foldDigest returns the bytes that the digits of a digest stand for. It reports false if the
-// digest can't be restored from them.
-func foldDigest(text string) (digest [sha256.Size]byte, ok bool) {
-	folded := foldDigests(nil, []byte(text))
-	if len(folded) != 1+sha256.Size || folded[0] != foldMark {
-		return digest, false
-	}
-	return [sha256.Size]byte(folded[1:]), true
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(len(k.Data))<<1), uint64(len(digest)))
+	return append(append(b, digest...), k.Data...)
 }
 
 // encodeItems encodes the items of a pack.
@@ -49,9 +37,9 @@ func encodeItems(items []byte) []byte {
 	return out[:1+len(s2.Encode(out[1:], items))]
 }
 
-// eachItem calls f with each item of an encoded pack. It returns secret.ErrUnseal if the pack is
-// malformed.
-func eachItem(data []byte, f func(digest string, data []byte) error) error {
+// eachItem calls f with each item of an encoded pack, whose digests key computes. It returns
+// secret.ErrUnseal if the pack is malformed.
+func eachItem(data []byte, key *secret.Key, f func(digest string, data []byte) error) error {
 	cut := cutOldItem
 	if len(data) > 0 && data[0] == packedItems {
 		n, err := s2.DecodedLen(data[1:])
@@ -68,6 +56,9 @@ func eachItem(data []byte, f func(digest string, data []byte) error) error {
 		if !ok {
 			return secret.ErrUnseal
 		}
+		if digest == "" {
+			digest = retention.Digest(key, item)
+		}
 		if err := f(digest, item); err != nil {
 			return err
 		}
@@ -76,7 +67,8 @@ func eachItem(data []byte, f func(digest string, data []byte) error) error {
 	return nil
 }
 
-// cutItem cuts the first item: see appendItem.
+// cutItem cuts the first item: see appendItem. If the lowest bit of the size is set, the digest
+// follows as its 32 bytes: an older version wrote it.
 func cutItem(items []byte) (digest string, data, rest []byte, ok bool) {
 	size, n := binary.Uvarint(items)
 	if n <= 0 {
@@ -91,7 +83,7 @@ func cutItem(items []byte) (digest string, data, rest []byte, ok bool) {
 		if len(items) < sha256.Size {
 			return "", nil, nil, false
 		}
-		digest, items = digestPrefix+hex.EncodeToString(items[:sha256.Size]), items[sha256.Size:]
+		digest, items = newerFolds[0].prefix+hex.EncodeToString(items[:sha256.Size]), items[sha256.Size:]
 	}
 	if size >>= 1; size > uint64(len(items)) {
 		return "", nil, nil, false

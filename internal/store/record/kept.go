@@ -24,7 +24,7 @@ const (
 	// tailItems is the maximum size, in bytes, of a pack that stays in the tail at the end of a
 	// transaction, and tailBytes the maximum when it is encoded. Each transaction encodes it again,
 	// and two or three of its rows fit in a page.
-	tailItems = 8 << 10
+	tailItems = 4 << 10
 	tailBytes = 1 << 10
 	// packTime limits the age difference within a pack, because retention deletes it as a whole.
 	packTime = time.Minute
@@ -81,7 +81,7 @@ func (e *Edge) keepAll(ctx context.Context, tx Tx, x *Leaf) error {
 		if x.Add.Time.After(e.pack.time) {
 			e.pack.time = x.Add.Time
 		}
-		e.pack.data = appendItem(e.pack.data, k)
+		e.pack.data = appendItem(e.pack.data, x.Key, k)
 		e.pack.dirty = true
 	}
 	return nil
@@ -216,7 +216,7 @@ func (v *View) LoadKept(seq int64, digest string) (out []byte, err error) {
 func (v *View) openPack(first int64, sealed []byte, f func(digest string, data []byte) error) error {
 	data, err := v.key.Unseal(keptPurpose, sealed, packBind(first))
 	if err == nil {
-		err = eachItem(data, f)
+		err = eachItem(data, v.key, f)
 	}
 	if errors.Is(err, secret.ErrUnseal) {
 		return tool.Errorf(tool.Conflict, "the data kept for leaf %d was changed, or sealed with another key: %w",

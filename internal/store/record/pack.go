@@ -1,10 +1,7 @@
 package record
 
 import (
-	"bytes"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"sync"
@@ -12,22 +9,30 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// leafDictionary has what most leaves of calls have in common. It must never change: packed leaves
-// refer to it.
-//
-//go:embed leaf.dict
-var leafDictionary []byte
+// Dictionaries have what most leaves of calls have in common. They must never change: packed leaves
+// refer to them.
+var (
+	//go:embed leaf.dict
+	olderDictionary []byte
+	//go:embed fold.dict
+	newerDictionary []byte
+)
 
-var leafDict = sync.OnceValue(func() *s2.Dict { return s2.MakeDict(foldDigests(nil, leafDictionary), nil) })
+var (
+	olderDict = sync.OnceValue(func() *s2.Dict { return makeDict(olderDictionary, digestFolds) })
+	newerDict = sync.OnceValue(func() *s2.Dict { return makeDict(newerDictionary, newerFolds) })
+)
 
-// packedDict begins a packed leaf: its digests are folded, and it is compressed with leafDict.
-const packedDict = 1
+func makeDict(text []byte, folds []fold) *s2.Dict {
+	folded, _ := foldTexts(nil, text, folds)
+	return s2.MakeDict(folded, nil)
+}
 
-// A folded digest is the byte foldMark, which JSON never has, and the bytes that the digits of the
-// digest stand for.
+// The first byte of a packed leaf is its form. Its texts are folded, and it is compressed with a
+// dictionary.
 const (
-	digestPrefix = "hmac-sha256:"
-	foldMark     = 0x01
+	packedDigests = 1 // digestFolds and olderDict; only read
+	packedTexts   = 3 // newerFolds and newerDict; 2 is archivedMark
 )
 
 // maxUnpacked is the maximum size of a packed leaf in bytes, before it is packed.
@@ -35,16 +40,19 @@ const maxUnpacked = 64 << 10
 
 var errPacked = errors.New("the leaf can't be unpacked")
 
-// packLeaf compresses a leaf of a call: to the byte packedDict and an S2 block. It returns nil if
+// packLeaf compresses a leaf of a call: to the byte packedTexts and an S2 block. It returns nil if
 // the leaf should be stored as it is.
 func packLeaf(data []byte) []byte {
-	if len(data) > maxUnpacked || bytes.IndexByte(data, foldMark) >= 0 {
+	if len(data) > maxUnpacked {
 		return nil
 	}
-	folded := foldDigests(make([]byte, 0, 1024), data)
+	folded, ok := foldTexts(make([]byte, 0, 1024), data, newerFolds)
+	if !ok {
+		return nil
+	}
 	out := make([]byte, 1+s2.MaxEncodedLen(len(folded)))
-	out[0] = packedDict
-	block := leafDict().Encode(out[1:], folded)
+	out[0] = packedTexts
+	block := newerDict().Encode(out[1:], folded)
 	if 1+len(block) >= len(data) {
 		return nil
 	}
@@ -52,7 +60,7 @@ func packLeaf(data []byte) []byte {
 }
 
 // UnpackLeaf returns a leaf as it was hashed, from the two columns that store it: as it is, or
-// packed. A packed leaf has at most three times maxUnpacked bytes.
+// packed. A packed leaf has at most maxGrowth times maxUnpacked bytes.
 func UnpackLeaf(leaf, packed []byte) ([]byte, error) {
 	var u unpacker
 	return u.unpackLeaf(leaf, packed)
@@ -63,10 +71,18 @@ type unpacker struct{ folded, leaf []byte }
 
 // unpackLeaf is UnpackLeaf. A leaf that was packed is valid until the next call.
 func (u *unpacker) unpackLeaf(leaf, packed []byte) ([]byte, error) {
-	switch {
-	case packed == nil:
+	if packed == nil {
 		return leaf, nil
-	case len(leaf) > 0 || len(packed) == 0 || packed[0] != packedDict:
+	}
+	if len(leaf) > 0 || len(packed) == 0 {
+		return nil, errPacked
+	}
+	dict, folds := newerDict, newerFolds
+	switch packed[0] {
+	case packedTexts:
+	case packedDigests:
+		dict, folds = olderDict, digestFolds
+	default:
 		return nil, errPacked
 	}
 	n, err := s2.DecodedLen(packed[1:])
@@ -74,50 +90,13 @@ func (u *unpacker) unpackLeaf(leaf, packed []byte) ([]byte, error) {
 		return nil, errPacked
 	}
 	u.folded = slices.Grow(u.folded[:0], n)[:n]
-	folded, err := leafDict().Decode(u.folded, packed[1:])
+	folded, err := dict().Decode(u.folded, packed[1:])
 	if err != nil {
 		return nil, errPacked
 	}
-	u.leaf, err = unfoldDigests(u.leaf[:0], folded)
+	u.leaf, err = unfoldTexts(u.leaf[:0], folded, folds)
 	if err != nil {
 		return nil, err
 	}
 	return u.leaf, nil
-}
-
-// foldDigests appends a leaf with folded digests to out.
-func foldDigests(out, leaf []byte) []byte {
-	for {
-		before, after, found := bytes.Cut(leaf, []byte(digestPrefix))
-		out = append(out, before...)
-		if !found {
-			return out
-		}
-		leaf = after
-		var digest [sha256.Size]byte
-		digits := after[:min(len(after), hex.EncodedLen(sha256.Size))]
-		if _, err := hex.Decode(digest[:], digits); err != nil || len(digits) < hex.EncodedLen(sha256.Size) ||
-			bytes.ContainsAny(digits, "ABCDEF") {
-			out = append(out, digestPrefix...)
-			continue
-		}
-		out = append(append(out, foldMark), digest[:]...)
-		leaf = after[len(digits):]
-	}
-}
-
-// unfoldDigests is the inverse of foldDigests.
-func unfoldDigests(out, folded []byte) ([]byte, error) {
-	for {
-		before, after, found := bytes.Cut(folded, []byte{foldMark})
-		out = append(out, before...)
-		if !found {
-			return out, nil
-		}
-		if len(after) < sha256.Size {
-			return nil, errPacked
-		}
-		out = hex.AppendEncode(append(out, digestPrefix...), after[:sha256.Size])
-		folded = after[sha256.Size:]
-	}
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -63,6 +64,15 @@ func (b *bounds) extend(o bounds) {
 type place struct {
 	record string
 	ended  bool
+}
+
+// rowAt returns the row of audit_record for a half at a leaf.
+func (p place) rowAt(seq int64) recordRow {
+	r := recordRow{0, seq, []byte(p.record)}
+	if p.ended {
+		r.ended = 1
+	}
+	return r
 }
 
 func newSpan(first int64) *span {
@@ -349,6 +359,12 @@ const (
 	selectSpan  = `SELECT seq, leaf, packed FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
 	selectPlace = `SELECT r.ended, coalesce(CASE WHEN json_valid(l.leaf) THEN l.leaf ->> 'part' = 'event' END, 0) ` +
 		`FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
+	// The leaf of a half of a record, plus one. For ended, see recordRow.
+	selectHalf = `SELECT iif(?2, ` + endOf + `, x.seq) + 1 FROM audit_record x ` +
+		`WHERE x.record = ?1 AND iif(?2, x.ended >= 1, ` + begins + `)`
+	// Conditions and values of a row x of audit_record: see recordRow.
+	begins = `(x.ended = 0 OR x.ended > 1)`
+	endOf  = `iif(x.ended = 1, x.seq, x.seq + x.ended - 1)`
 )
 
 // markLeaf adds a leaf to the current span, and writes the span when it is full.
@@ -366,27 +382,49 @@ func (e *Edge) markLeaf(ctx context.Context, tx Tx, seq int64, data []byte) erro
 	return err
 }
 
+// putSpan writes a span, and where its records are.
 func putSpan(ctx context.Context, tx Tx, s *span) error {
-	const row, atOnce = `, (?, ?, ?)`, 64
-	places := slices.SortedFunc(maps.Keys(s.places), func(a, b place) int {
-		return strings.Compare(a.record, b.record)
-	})
-	for some := range slices.Chunk(places, atOnce) {
-		var args []any
-		for _, p := range some {
-			args = append(args, p.record, p.ended, s.places[p])
+	if err := putPlaces(ctx, tx, s.pairPlaces()); err != nil {
+		return err
+	}
+	return putSpanRow(ctx, tx, s)
+}
+
+// pairPlaces returns the rows of audit_record for a span, sorted. A record whose halves are both in
+// the span has one row.
+func (s *span) pairPlaces() []recordRow {
+	rows := make([]recordRow, 0, len(s.places))
+	for p, seq := range s.places {
+		first, begins := s.places[place{p.record, false}]
+		last, ends := s.places[place{p.record, true}]
+		paired := begins && ends && last > first
+		switch {
+		case !paired:
+			rows = append(rows, p.rowAt(seq))
+		case !p.ended:
+			rows = append(rows, recordRow{1 + last - first, first, []byte(p.record)})
 		}
-		insert := `INSERT OR REPLACE INTO audit_record (record, ended, seq) VALUES ` +
-			strings.Repeat(row, len(some))[2:]
-		if len(some) < atOnce { // a record was changed; keep only the full statement prepared
-			if _, err := tx.ExecContext(ctx, insert, args...); err != nil {
-				return err
-			}
-		} else if _, err := tx.Statement(ctx, insert, args...); err != nil {
+	}
+	slices.SortFunc(rows, func(a, b recordRow) int {
+		return cmp.Or(bytes.Compare(a.record, b.record), cmp.Compare(a.ended, b.ended))
+	})
+	return rows
+}
+
+// putPlaces writes rows of audit_record.
+func putPlaces(ctx context.Context, tx Tx, rows []recordRow) error {
+	const row, atOnce = `, (?, ?, ?)`, 16 // so that few statements are prepared
+	for some := range slices.Chunk(rows, atOnce) {
+		var args []any
+		for _, r := range some {
+			args = append(args, string(r.record), r.ended, r.seq)
+		}
+		if _, err := tx.Statement(ctx, `INSERT OR REPLACE INTO audit_record (record, ended, seq) VALUES `+
+			strings.Repeat(row, len(some))[2:], args...); err != nil {
 			return err
 		}
 	}
-	return putSpanRow(ctx, tx, s)
+	return nil
 }
 
 func putSpanRow(ctx context.Context, tx Tx, s *span) error {
@@ -397,15 +435,21 @@ func putSpanRow(ctx context.Context, tx Tx, s *span) error {
 // putAgain is like putSpan for leaves that were added before: usually their rows in audit_record
 // exist already.
 func putAgain(ctx context.Context, tx Tx, s *span) error {
+	var missing []recordRow
 	for p, seq := range s.places {
 		var there int64
-		if err := fault.ScanOne(tx.QueryRowContext(ctx,
-			`SELECT seq FROM audit_record WHERE record = ? AND ended = ?`, p.record, p.ended), &there); err != nil {
+		if err := fault.ScanOne(tx.QueryRowContext(ctx, selectHalf, p.record, p.ended), &there); err != nil {
 			return err
 		}
-		if there != seq || seq == 0 {
-			return putSpan(ctx, tx, s)
+		if there != seq+1 {
+			missing = append(missing, p.rowAt(seq))
 		}
+	}
+	if len(missing) == len(s.places) {
+		return putSpan(ctx, tx, s)
+	}
+	if err := putPlaces(ctx, tx, missing); err != nil {
+		return err
 	}
 	return putSpanRow(ctx, tx, s)
 }
@@ -425,11 +469,12 @@ func (e *Edge) checkPlace(ctx context.Context, tx Tx, add *audit.Addition) error
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var ended, isEvent bool
+			var ended int64
+			var isEvent bool
 			if err := rows.Scan(&ended, &isEvent); err != nil {
 				return err
 			}
-			first, last, event = first || !ended, last || ended, event || isEvent && !ended
+			first, last, event = first || ended != 1, last || ended != 0, event || isEvent && ended == 0
 		}
 		if err := rows.Err(); err != nil {
 			return err
@@ -452,7 +497,7 @@ func (e *Edge) PlaceOf(ctx context.Context, tx Tx, key *secret.Key, record strin
 	if seq, ok := e.span.places[place{record, false}]; ok {
 		return seq, nil
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT seq FROM audit_record WHERE record = ? AND ended = 0`, record)
+	rows, err := tx.QueryContext(ctx, `SELECT x.seq FROM audit_record x WHERE x.record = ? AND `+begins, record)
 	if err != nil {
 		return 0, err
 	}

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"hash/maphash"
+	"iter"
 	"math"
 	"strconv"
 
@@ -21,10 +22,23 @@ const recordRows = `SELECT group_concat(ended || ' ' || seq || ' ' || octet_leng
 
 var errIndexRows = tool.Errorf(tool.Conflict, "the index of records was changed: it has rows that can't be read")
 
-// A recordRow is a row of audit_record.
+// A recordRow is a row of audit_record. It says where one half of a record is, or both. If ended is
+// 0 or 1, leaf seq is the first or the second half. Otherwise it is the first, and the second one
+// is the leaf seq + ended - 1.
 type recordRow struct {
 	ended, seq int64
 	record     []byte
+}
+
+// splitHalves yields a row for each half that a row is about.
+func (r recordRow) splitHalves() iter.Seq[recordRow] {
+	return func(yield func(recordRow) bool) {
+		if r.ended <= 1 {
+			yield(r)
+		} else if yield(recordRow{0, r.seq, r.record}) {
+			yield(recordRow{1, r.seq + r.ended - 1, r.record})
+		}
+	}
 }
 
 // sumRecords adds the rows of audit_record to have, without those about absent leaves.
@@ -46,8 +60,10 @@ func (v *View) sumRecords(c *indexCheck, have *sum) error {
 				if cmp.Or(cmp.Compare(string(r.record), last), cmp.Compare(r.ended, ended)) > 0 {
 					last, ended, more = string(r.record), r.ended, true
 				}
-				if len(c.absent) == 0 || !c.isAbsent(r.seq, false) {
-					have.addRecord(r)
+				for half := range r.splitHalves() {
+					if len(c.absent) == 0 || !c.isAbsent(half.seq, false) {
+						have.addRecord(half)
+					}
 				}
 				text = rest
 			}
