@@ -22,7 +22,8 @@ const defaultKeepApprovals = 400 * 24 * time.Hour
 // Retention returns how long decided requests are kept.
 func (a Approvals) Retention() time.Duration { return cmp.Or(a.Keep, defaultKeepApprovals) }
 
-func (r *reader) readApprovals(n *node, s *Approvals) {
+func (r *fileReader) readApprovals(n *node) {
+	s := &r.c.Approvals
 	r.readObject(n, "approvals", key{
 		"expires":   func(n *node) { s.Expires = r.readDays(n, "approvals.expires", time.Minute, 30*24*time.Hour) },
 		"keep":      func(n *node) { s.Keep = r.readDays(n, "approvals.keep", 7*24*time.Hour, 3650*24*time.Hour) },

@@ -21,7 +21,8 @@ type Audit struct {
 	Checkpoints Checkpoints
 }
 
-func (r *reader) readAudit(n *node, s *Audit, dir string) {
+func (r *fileReader) readAudit(n *node) {
+	s := &r.c.Audit
 	const day = 24 * time.Hour
 	keep := func(what string, to *retention.Keep) func(*node) {
 		return func(n *node) {
@@ -40,7 +41,7 @@ func (r *reader) readAudit(n *node, s *Audit, dir string) {
 		"arguments":   keep("audit.arguments", &s.Retention.Arguments),
 		"results":     keep("audit.results", &s.Retention.Results),
 		"keep":        func(n *node) { s.Retention.For = r.readDays(n, "audit.keep", time.Hour, 36500*day) },
-		"checkpoints": func(n *node) { r.readCheckpoints(n, &s.Checkpoints, dir) },
+		"checkpoints": func(n *node) { r.readCheckpoints(n) },
 		"secrets":     func(n *node) { s.Retention.Secrets = r.readTexts(n, "audit.secrets") },
 	})
 }
@@ -116,16 +117,17 @@ func (s *Checkpoints) Sinks(work string) (out []sink.Sink) {
 
 const auditDay = 24 * time.Hour
 
-func (r *reader) readCheckpoints(n *node, s *Checkpoints, dir string) {
+func (r *fileReader) readCheckpoints(n *node) {
+	s := &r.c.Audit.Checkpoints
 	const what = "audit.checkpoints"
 	r.readObject(n, what, key{
 		"every":   func(n *node) { s.Every = r.readDays(n, what+".every", time.Second, 30*auditDay) },
-		"file":    func(n *node) { s.File = r.readDir(n, what+".file", dir) },
+		"file":    func(n *node) { s.File = r.readDir(n, what+".file") },
 		"webhook": func(n *node) { s.Webhook = r.readAddress(n, what+".webhook") },
 		"git": func(n *node) {
 			s.Git = &sink.Git{}
 			r.readObject(n, what+".git", key{
-				"repository": func(n *node) { s.Git.Repository = r.readRepository(n, what+".git.repository", dir) },
+				"repository": func(n *node) { s.Git.Repository = r.readRepository(n, what+".git.repository") },
 				"branch":     func(n *node) { s.Git.Branch = r.readText(n, what+".git.branch") },
 			})
 			if s.Git.Repository == "" {
@@ -139,7 +141,7 @@ func (r *reader) readCheckpoints(n *node, s *Checkpoints, dir string) {
 	})
 }
 
-func (r *reader) readS3(n *node, s *sink.S3, what string) {
+func (r *fileReader) readS3(n *node, s *sink.S3, what string) {
 	r.readObject(n, what, key{
 		"endpoint":         func(n *node) { s.Endpoint = r.readAddress(n, what+".endpoint") },
 		"bucket":           func(n *node) { s.Bucket = r.readText(n, what+".bucket") },
@@ -177,7 +179,7 @@ func (r *reader) readAddress(n *node, what string) string {
 }
 
 // readRepository reads a git repository: a URL, or a folder relative to the configuration.
-func (r *reader) readRepository(n *node, what, dir string) string {
+func (r *fileReader) readRepository(n *node, what string) string {
 	text := r.readText(n, what)
 	switch {
 	case strings.HasPrefix(text, "-"), strings.Contains(text, "::"):
@@ -185,7 +187,7 @@ func (r *reader) readRepository(n *node, what, dir string) string {
 	case text == "", strings.Contains(text, "://"), filepath.IsAbs(text), strings.Contains(text, ":") &&
 		!strings.HasPrefix(text, "."):
 	default:
-		text = filepath.Join(dir, text)
+		text = filepath.Join(r.dir, text)
 	}
 	return text
 }

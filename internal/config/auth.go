@@ -109,7 +109,7 @@ func (t TLS) String() string {
 // Private reports whether connections are encrypted.
 func (t TLS) Private() bool { return t.Terminated || t.Cert != "" }
 
-func (r *reader) readAuth(n *node) *Auth {
+func (r *fileReader) readAuth(n *node) *Auth {
 	a := &Auth{}
 	var keysNode, resourceNode, issuersNode, signInNode *node
 	r.readObject(n, "auth", key{
@@ -131,7 +131,7 @@ func (r *reader) readAuth(n *node) *Auth {
 		}
 	}
 	if signInNode != nil {
-		a.Provider = readPeople(r, signInNode)
+		a.Provider = readPeople(r.reader, signInNode)
 		if resourceNode == nil {
 			r.addProblem(signInNode, "auth.sign_in requires auth.resource: this server's MCP address, like "+
 				"https://biplane.example.com/mcp; browsers come back to its host")
@@ -140,14 +140,14 @@ func (r *reader) readAuth(n *node) *Auth {
 	if keysNode == nil {
 		a.Keys = true
 	}
-	checkSameID(r, signInNode, a)
+	checkSameID(r.reader, signInNode, a)
 	if !a.Keys && len(a.Issuers) == 0 && a.Provider == nil {
 		r.addProblem(n, "auth accepts no one: write keys: true, issuers or sign_in")
 	}
 	return a
 }
 
-func (r *reader) readResource(n *node, text string) {
+func (r *fileReader) readResource(n *node, text string) {
 	u, err := url.Parse(text)
 	if err := cmp.Or(err, identity.CheckAddress(text)); err != nil {
 		r.addProblem(n, "auth.resource: %s", err)
@@ -159,7 +159,7 @@ func (r *reader) readResource(n *node, text string) {
 	}
 }
 
-func (r *reader) readIssuers(n *node) []identity.Issuer {
+func (r *fileReader) readIssuers(n *node) []identity.Issuer {
 	if n.kind != listNode {
 		r.addProblem(n, "auth.issuers must be a list of maps, each with an issuer, not %s", n.kind)
 		return nil
@@ -175,9 +175,9 @@ func (r *reader) readIssuers(n *node) []identity.Issuer {
 	return out
 }
 
-func (r *reader) readIssuer(n *node) (i identity.Issuer) {
+func (r *fileReader) readIssuer(n *node) (i identity.Issuer) {
 	const what = "each of auth.issuers"
-	keys := issuerKeys(r, &i, what)
+	keys := issuerKeys(r.reader, &i, what)
 	keys["audience"] = func(n *node) {
 		if i.Audiences = []string{n.text}; n.kind == listNode {
 			i.Audiences = r.readTexts(n, "audience of "+what)
@@ -189,7 +189,7 @@ func (r *reader) readIssuer(n *node) (i identity.Issuer) {
 		}
 	}
 	r.readObject(n, what, keys)
-	checkIssuer(r, n, what, i)
+	checkIssuer(r.reader, n, what, i)
 	return i
 }
 
@@ -256,7 +256,7 @@ func (r *reader) readRoles(n *node, what string) map[string][]string {
 
 // readScopes reads the names of the scopes at the issuers. A scope with an empty name is not
 // required.
-func (r *reader) readScopes(n *node) map[string]string {
+func (r *fileReader) readScopes(n *node) map[string]string {
 	out := map[string]string{}
 	known := key{}
 	for _, s := range []string{identity.ScopeMCP, identity.ScopeAPI} {
@@ -271,15 +271,15 @@ func (r *reader) readScopes(n *node) map[string]string {
 	return out
 }
 
-func (r *reader) readTLS(n *node, dir string) (t TLS) {
+func (r *fileReader) readTLS(n *node) (t TLS) {
 	if n.kind == stringNode {
 		if t.Terminated = r.oneOf(n, "tls", "terminated") == "terminated"; t.Terminated {
 			return t
 		}
 	}
 	r.readObject(n, "tls", key{
-		"cert": func(n *node) { t.Cert = r.readDir(n, "tls.cert", dir) },
-		"key":  func(n *node) { t.Key = r.readDir(n, "tls.key", dir) },
+		"cert": func(n *node) { t.Cert = r.readDir(n, "tls.cert") },
+		"key":  func(n *node) { t.Key = r.readDir(n, "tls.key") },
 	})
 	if n.kind == mapNode && (t.Cert == "" || t.Key == "") {
 		r.addProblem(n,
@@ -289,11 +289,11 @@ func (r *reader) readTLS(n *node, dir string) (t TLS) {
 }
 
 // checkExposure checks that the listen address is allowed with the configured sign-in and TLS.
-func (r *reader) checkExposure(n *node, s *Config) {
-	if n == nil || s.Listen == "" {
+func (r *fileReader) checkExposure() {
+	if r.listen == nil || r.c.Listen == "" {
 		return
 	}
-	if err := identity.CheckExposure(s.Listen, s.Auth != nil, s.TLS.Private()); err != nil {
-		r.addProblem(n, "%s", err)
+	if err := identity.CheckExposure(r.c.Listen, r.c.Auth != nil, r.c.TLS.Private()); err != nil {
+		r.addProblem(r.listen, "%s", err)
 	}
 }

@@ -127,14 +127,14 @@ func Parse(path string, text []byte, env func(string) (string, bool), strongest 
 		return c, nil
 	}
 	c.Parts = partDigests(root)
-	r := &reader{env: env}
-	r.readConfig(root, c)
+	r := &fileReader{reader: &reader{env: env, dir: filepath.Dir(path)}, c: c}
+	r.readConfig(root)
 	c.Telemetry.setEnvironment(env)
 	if len(r.problems) > 0 {
 		return nil, configError(path, r.problems)
 	}
 	c.Warnings, c.Secrets.Variables = sortProblems(r.warnings), r.hidden
-	c.Secrets.keepFile(root, r)
+	c.Secrets.keepFile(root, r.reader)
 	return c, nil
 }
 
@@ -148,46 +148,50 @@ func configError(path string, ps []Problem) error {
 	return &tool.Error{Kind: tool.Invalid, Msg: e.Error(), Err: e}
 }
 
-func (r *reader) readConfig(root *node, c *Config) {
-	var listen *node
+// A fileReader reads a configuration file, part by part, into a Config.
+type fileReader struct {
+	*reader
+	c      *Config
+	listen *node // the key's value; nil: it is missing
+}
+
+func (r *fileReader) readConfig(root *node) {
+	c := r.c
 	known := key{
 		"$schema":    func(*node) {},
-		"mcpServers": func(n *node) { c.Servers = r.readServers(n, filepath.Dir(c.File)) },
+		"mcpServers": func(n *node) { c.Servers = r.readServers(n) },
 		"mode":       func(n *node) { c.Mode = r.oneOf(n, "mode", "code", "direct", "auto") },
-		"policy":     func(n *node) { r.readPolicy(n, c) },
-		"profiles":   func(n *node) { c.Profiles = readProfiles(r, n) },
+		"policy":     func(n *node) { r.readPolicy(n) },
+		"profiles":   func(n *node) { c.Profiles = readProfiles(r.reader, n) },
 		"tools":      func(n *node) { c.Tools = r.toolRules(n) },
-		"listen":     func(n *node) { listen, c.Listen = n, r.readText(n, "listen") },
+		"listen":     func(n *node) { r.listen, c.Listen = n, r.readText(n, "listen") },
 		"auth":       func(n *node) { c.Auth = r.readAuth(n) },
-		"tls":        func(n *node) { c.TLS = r.readTLS(n, filepath.Dir(c.File)) },
+		"tls":        func(n *node) { c.TLS = r.readTLS(n) },
 
-		"trusted_proxies": func(n *node) { c.Proxies = readProxies(r, n) },
+		"trusted_proxies": func(n *node) { c.Proxies = readProxies(r.reader, n) },
 		"start_wait": func(n *node) {
-			c.StartWait,
-				c.StartWaitSaid = r.readDuration(n, "start_wait", 0, 5*time.Minute), true
+			c.StartWait, c.StartWaitSaid = r.readDuration(n, "start_wait", 0, 5*time.Minute), true
 		},
-		"sandbox":   func(n *node) { r.readSandbox(n, &c.Sandbox, filepath.Dir(c.File)) },
-		"sandboxes": func(n *node) { readOwnSandboxes(r, n, &c.Sandbox.Own) },
-		"sessions":  func(n *node) { r.readSessions(n, &c.Sessions) },
-		"audit":     func(n *node) { r.readAudit(n, &c.Audit, filepath.Dir(c.File)) },
-		"approvals": func(n *node) { r.readApprovals(n, &c.Approvals) },
-		"privacy":   func(n *node) { r.readPrivacy(n, &c.Privacy) },
+		"sandbox":   func(n *node) { r.readSandbox(n) },
+		"sandboxes": func(n *node) { readOwnSandboxes(r.reader, n, &c.Sandbox.Own) },
+		"sessions":  func(n *node) { r.readSessions(n) },
+		"audit":     func(n *node) { r.readAudit(n) },
+		"approvals": func(n *node) { r.readApprovals(n) },
+		"privacy":   func(n *node) { r.readPrivacy(n) },
 		"limits":    func(n *node) { c.Limits = r.readLimits(n) },
-		"journal":   func(n *node) { r.readJournal(n, &c.Journal) },
-		"usage":     func(n *node) { r.readUsage(n, &c.Usage) },
+		"journal":   func(n *node) { r.readJournal(n) },
+		"usage":     func(n *node) { r.readUsage(n) },
 		"prices":    func(n *node) { c.Prices = r.readPrices(n) },
-		"network":   func(n *node) { r.readNetwork(n, &c.Network, filepath.Dir(c.File)) },
-		"telemetry": func(n *node) { readTelemetry(r, n, &c.Telemetry) },
-		"registry":  func(n *node) { readRegistry(r, n, &c.Registry, filepath.Dir(c.File)) },
-		"secrets":   func(n *node) { r.readSecrets(n, &c.Secrets, filepath.Dir(c.File)) },
+		"network":   func(n *node) { r.readNetwork(n) },
+		"telemetry": func(n *node) { readTelemetry(r.reader, n, &c.Telemetry) },
+		"registry":  func(n *node) { readRegistry(r.reader, n, &c.Registry) },
+		"secrets":   func(n *node) { r.readSecrets(n) },
 	}
-	known["notify"] = func(n *node) { readNotify(r, n, &c.Notify) }
-	known["observed_types"] = observedReader(r, "observed_types", &c.Observed)
-	known["definitions"] = func(n *node) {
-		r.readDefinitions(n, "definitions", filepath.Dir(c.File), &c.Definitions)
-	}
+	known["notify"] = func(n *node) { readNotify(r.reader, n, &c.Notify) }
+	known["observed_types"] = observedReader(r.reader, "observed_types", &c.Observed)
+	known["definitions"] = func(n *node) { r.readDefinitions(n, "definitions", &c.Definitions) }
 	for part := range apiKinds {
-		known[part] = func(n *node) { c.APIs = append(c.APIs, r.readAPIs(n, part, filepath.Dir(c.File))...) }
+		known[part] = func(n *node) { c.APIs = append(c.APIs, r.readAPIs(n, part)...) }
 	}
 	r.readObject(root, "the configuration", known)
 	for _, s := range c.ListSources() {
@@ -196,6 +200,6 @@ func (r *reader) readConfig(root *node, c *Config) {
 		}
 	}
 	c.findLock()
-	r.checkUpstreamNames(root, c)
-	r.checkExposure(listen, c)
+	r.checkUpstreamNames(root)
+	r.checkExposure()
 }

@@ -37,20 +37,20 @@ func (c *Config) DefinitionRules(upstream string) Definitions {
 }
 
 // readDefinitions reads the rules. Only those of the whole configuration can name the lock file.
-func (r *reader) readDefinitions(n *node, what, dir string, d *Definitions) {
+func (r *reader) readDefinitions(n *node, what string, d *Definitions) {
 	known := key{
 		"changed":  func(n *node) { d.Changed = r.oneOf(n, what+".changed", "warn", "quarantine") },
 		"new":      func(n *node) { d.New = r.oneOf(n, what+".new", "accept", "warn", "quarantine") },
 		"findings": func(n *node) { d.Findings = r.oneOf(n, what+".findings", "off", "warn", "quarantine") },
 	}
 	if what == "definitions" {
-		d.Lock = filepath.Join(dir, lockName)
+		d.Lock = filepath.Join(r.dir, lockName)
 		known["lock"] = func(n *node) {
 			text := r.readText(n, what+".lock")
 			if text == "" {
 				r.addProblem(n, "%s.lock is empty: name a file, or remove it for %s", what, lockName)
 			}
-			d.Lock = readPath(text, dir)
+			d.Lock = r.resolvePath(text)
 		}
 	}
 	r.readObject(n, what, known)

@@ -63,7 +63,7 @@ func (f *Folder) ListCredentials() []string { return sortedNames(f.Env) }
 func readFolder(r *reader, s Source, e entry) API {
 	f := &Folder{Source: s}
 	known := key{
-		"path": func(n *node) { f.Path, f.shown.Path = readPath(r.readText(n, e.what+".path"), e.dir), n.text },
+		"path": func(n *node) { f.Path, f.shown.Path = r.resolvePath(r.readText(n, e.what+".path")), n.text },
 		"tier": func(n *node) {
 			t, err := tool.ParseTier(r.readText(n, e.what+".tier"))
 			if err != nil {
@@ -73,7 +73,7 @@ func readFolder(r *reader, s Source, e entry) API {
 		},
 		"network": func(n *node) { f.Network = r.readHosts(n, e.what+".network") },
 		"env":     func(n *node) { f.Env = r.readEnvironment(n, e.what+".env") },
-		"files":   func(n *node) { f.Files = r.readMounts(n, e.what+".files", e.dir) },
+		"files":   func(n *node) { f.Files = r.readMounts(n, e.what+".files") },
 	}
 	acceptCredentials(r, &f.Source, e, known)
 	ok := r.readSource(&f.Source, e, known)
@@ -132,11 +132,11 @@ func (r *reader) readEnvironment(n *node, what string) map[string]string {
 
 // readMounts reads the files that tools see: a map from names to paths, or a list of paths, whose
 // last elements are the names.
-func (r *reader) readMounts(n *node, what, dir string) map[string]string {
+func (r *reader) readMounts(n *node, what string) map[string]string {
 	out := map[string]string{}
 	add := func(at *node, name, path string) {
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
+			path = filepath.Join(r.dir, path)
 		}
 		switch _, taken := out[name]; {
 		case name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00") || len(name) > 100:

@@ -62,7 +62,7 @@ func readGraphQL(r *reader, s Source, e entry) API {
 			}
 		},
 		"schema": func(n *node) {
-			g.Schema, g.shown.Schema = readPath(r.readText(n, e.what+".schema"), e.dir), n.text
+			g.Schema, g.shown.Schema = r.resolvePath(r.readText(n, e.what+".schema")), n.text
 		},
 		"auth": func(n *node) {
 			g.shown.Auth = true

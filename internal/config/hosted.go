@@ -32,7 +32,7 @@ type ShownServerSandbox struct {
 }
 
 // readServerSandbox reads the sandbox of a server.
-func readServerSandbox(r *reader, s *Server, n *node, what, dir string) {
+func readServerSandbox(r *reader, s *Server, n *node, what string) {
 	b := &ServerSandbox{}
 	s.Sandbox = b
 	r.readObject(n, what, key{
@@ -45,7 +45,7 @@ func readServerSandbox(r *reader, s *Server, n *node, what, dir string) {
 		"secrets": func(n *node) { b.Secrets = readNetworkSecrets(r, n, what+".secrets") },
 		"mounts": func(n *node) {
 			for _, path := range r.readTexts(n, what+".mounts") {
-				b.Mounts = append(b.Mounts, filepath.Clean(readPath(path, dir)))
+				b.Mounts = append(b.Mounts, filepath.Clean(r.resolvePath(path)))
 			}
 		},
 		"memory":    func(n *node) { b.Memory = r.readSize(n, what+".memory", 16<<20, 1<<40) },

@@ -43,7 +43,6 @@ func showImages(all map[string]image.Description) map[string]ShownImage {
 // they are read last.
 type imageReader struct {
 	*reader
-	dir     string
 	mounts  map[string]string      // folders of the host
 	volumes map[string]image.Mount // without targets
 	nodes   *node                  // of images; nil: there are none
@@ -85,7 +84,7 @@ func (r *imageReader) readImage(at, n *node, what string, s *Sandbox) image.Desc
 		"python":   func(n *node) { d.Python = r.readNames(n, what+".python") },
 		"node":     func(n *node) { d.Node = r.readNames(n, what+".node") },
 		"packages": func(n *node) { d.Packages = r.readNames(n, what+".packages") },
-		"oci":      func(n *node) { d.OCI = r.readDir(n, what+".oci", r.dir) },
+		"oci":      func(n *node) { d.OCI = r.readDir(n, what+".oci") },
 		"warm":     func(n *node) { d.Warm = r.readNames(n, what+".warm") },
 		"env":      func(n *node) { d.Environment = r.textMap(n, what+".env") },
 		"tier": func(n *node) {

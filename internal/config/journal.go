@@ -23,7 +23,8 @@ func (j Journal) Shown() ShownJournal {
 	return ShownJournal{Keep: text.Setting(j.Keep), Bytes: formatSize(j.Bytes)}
 }
 
-func (r *reader) readJournal(n *node, s *Journal) {
+func (r *fileReader) readJournal(n *node) {
+	s := &r.c.Journal
 	r.readObject(n, "journal", key{
 		"keep":  func(n *node) { s.Keep = r.readDays(n, "journal.keep", time.Minute, 3650*24*time.Hour) },
 		"bytes": func(n *node) { s.Bytes = r.readSize(n, "journal.bytes", 1<<20, 1<<40) },

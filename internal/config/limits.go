@@ -10,7 +10,7 @@ import (
 )
 
 // readLimits reads the rules that limit usage.
-func (r *reader) readLimits(n *node) (rules []limit.Rule) {
+func (r *fileReader) readLimits(n *node) (rules []limit.Rule) {
 	if n.kind != listNode {
 		r.addProblem(n, "limits must be a list, not %s", n.kind)
 		return nil

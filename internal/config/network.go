@@ -27,7 +27,8 @@ const (
 	maxAuthorities = 16 << 10 // bytes
 )
 
-func (r *reader) readNetwork(n *node, s *Network, dir string) {
+func (r *fileReader) readNetwork(n *node) {
+	s := &r.c.Network
 	r.readObject(n, "network", key{
 		"private": func(n *node) {
 			for _, text := range r.readTexts(n, "network.private") {
@@ -40,9 +41,9 @@ func (r *reader) readNetwork(n *node, s *Network, dir string) {
 				s.Private = append(s.Private, p)
 			}
 		},
-		"ports":       func(n *node) { s.Ports = readPorts(r, n) },
-		"secrets":     func(n *node) { s.Secrets = readNetworkSecrets(r, n, "network.secrets") },
-		"authorities": func(n *node) { s.Authorities = readAuthorities(r, n, dir) },
+		"ports":       func(n *node) { s.Ports = readPorts(r.reader, n) },
+		"secrets":     func(n *node) { s.Secrets = readNetworkSecrets(r.reader, n, "network.secrets") },
+		"authorities": func(n *node) { s.Authorities = readAuthorities(r.reader, n) },
 	})
 }
 
@@ -65,8 +66,8 @@ func readPorts(r *reader, n *node) (ports []int) {
 }
 
 // readAuthorities reads a file of certificates.
-func readAuthorities(r *reader, n *node, dir string) []byte {
-	path := readPath(r.readText(n, "network.authorities"), dir)
+func readAuthorities(r *reader, n *node) []byte {
+	path := r.resolvePath(r.readText(n, "network.authorities"))
 	f, err := os.Open(path)
 	if err != nil {
 		r.addProblem(n, "network.authorities: %v", err)

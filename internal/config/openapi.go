@@ -68,7 +68,7 @@ func readOpenAPI(r *reader, s Source, e entry) API {
 		"spec": func(n *node) {
 			a.Spec, a.shown.Spec = r.readText(n, e.what+".spec"), shownURL(n)
 			if u, err := url.Parse(a.Spec); err != nil || u.Scheme != "http" && u.Scheme != "https" {
-				a.Spec = readPath(a.Spec, e.dir)
+				a.Spec = r.resolvePath(a.Spec)
 			}
 		},
 		"server": func(n *node) {

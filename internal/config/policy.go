@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/control/policy"
@@ -14,7 +13,8 @@ import (
 
 // readPolicy reads the name of a starter policy, or a folder of Cedar files relative to the
 // configuration.
-func (r *reader) readPolicy(n *node, c *Config) {
+func (r *fileReader) readPolicy(n *node) {
+	c := r.c
 	p := r.readText(n, "policy")
 	if p == "" {
 		return
@@ -34,17 +34,14 @@ func (r *reader) readPolicy(n *node, c *Config) {
 			return
 		}
 	}
-	c.Policy, c.PolicyDir = p, p
-	if !filepath.IsAbs(p) {
-		c.PolicyDir = filepath.Join(filepath.Dir(c.File), p)
-	}
+	c.Policy, c.PolicyDir = p, r.resolvePath(p)
 }
 
 // toolRules reads the administrator's settings of tools, by path pattern.
-func (r *reader) toolRules(n *node) (rules []policy.Rule) {
+func (r *fileReader) toolRules(n *node) (rules []policy.Rule) {
 	r.eachEntry(n, "tools", func(k, v *node) {
 		rule := policy.Rule{Pattern: k.text}
-		checkToolPattern(r, k, "tools", k.text)
+		checkToolPattern(r.reader, k, "tools", k.text)
 		what := "tools." + k.text
 		flag := func(name string, to **bool) func(*node) {
 			return func(n *node) {

@@ -19,7 +19,8 @@ type Privacy struct {
 // tokenize is the value of privacy that turns it on.
 const tokenize = "tokenize"
 
-func (r *reader) readPrivacy(n *node, s *Privacy) {
+func (r *fileReader) readPrivacy(n *node) {
+	s := &r.c.Privacy
 	if n.kind != mapNode {
 		s.Tokenize = r.oneOf(n, "privacy", "off", tokenize) == tokenize
 		return

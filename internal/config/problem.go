@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// A Problem is one error in a configuration file.
+// A Problem is one mistake in a configuration file, or one setting without effect, with its place.
+// It is not an error: an Error has all problems of a file.
 type Problem struct {
 	Line    int    `json:"line"` // 1-based; 0 if it concerns the whole file
 	Column  int    `json:"column"`

@@ -12,6 +12,7 @@ import (
 // A reader reads a tree of nodes and collects errors.
 type reader struct {
 	env      func(string) (string, bool)
+	dir      string // of the file: relative paths are below it
 	problems []Problem
 	warnings []Problem
 	hidden   []string // values of variables that may be secret

@@ -27,7 +27,7 @@ type ShownRegistry struct {
 }
 
 // readRegistry reads the part about approved servers.
-func readRegistry(r *reader, n *node, c *Registry, dir string) {
+func readRegistry(r *reader, n *node, c *Registry) {
 	var sourceNode, keyNode, unsignedNode *node
 	before := len(r.problems)
 	r.readObject(n, "registry", key{
@@ -35,7 +35,7 @@ func readRegistry(r *reader, n *node, c *Registry, dir string) {
 			sourceNode, c.Source = n, r.readText(n, "registry.source")
 			c.shown.Source = shownURL(n)
 			if !registry.IsAddress(c.Source) {
-				c.Source = readPath(c.Source, dir)
+				c.Source = r.resolvePath(c.Source)
 			} else if _, err := registry.ParseAddress(c.Source); err != nil {
 				r.addProblem(n, "registry.source: %s", err)
 			}

@@ -61,11 +61,12 @@ func (s Sandbox) Shown() ShownSandbox {
 	}
 }
 
-func (r *reader) readSandbox(n *node, s *Sandbox, dir string) {
-	images := &imageReader{reader: r, dir: dir}
+func (r *fileReader) readSandbox(n *node) {
+	s := &r.c.Sandbox
+	images := &imageReader{reader: r.reader}
 	r.readObject(n, "sandbox", key{
 		"images":  func(n *node) { images.nodes = n },
-		"mounts":  func(n *node) { images.mounts = r.readMounts(n, "sandbox.mounts", dir) },
+		"mounts":  func(n *node) { images.mounts = r.readMounts(n, "sandbox.mounts") },
 		"volumes": images.readVolumes,
 		"tier": func(n *node) {
 			t, err := tool.ParseTier(r.readText(n, "sandbox.tier"))
@@ -85,7 +86,7 @@ func (r *reader) readSandbox(n *node, s *Sandbox, dir string) {
 		"calls":         func(n *node) { s.Calls = r.readCount(n, "sandbox.calls", 1, 1_000_000) },
 		"concurrency":   func(n *node) { s.Concurrency = r.readCount(n, "sandbox.concurrency", 1, 1000) },
 		"host_packages": func(n *node) { s.NoHostPackages = !r.readBool(n, "sandbox.host_packages") },
-		"node_modules":  func(n *node) { s.NodeModules = r.readDir(n, "sandbox.node_modules", dir) },
+		"node_modules":  func(n *node) { s.NodeModules = r.readDir(n, "sandbox.node_modules") },
 		"process": func(n *node) {
 			if s.Process = r.oneOf(n, "sandbox.process", "auto", ProcessStrict, ProcessOff); s.Process == "auto" {
 				s.Process = ""

@@ -45,7 +45,8 @@ var namesOfSecrets = lazily.Regexp(`^[A-Za-z_][A-Za-z0-9_.-]{0,99}$`)
 // IsSecretName reports whether a secret can have the name.
 func IsSecretName(name string) bool { return namesOfSecrets().MatchString(name) }
 
-func (r *reader) readSecrets(n *node, s *Secrets, dir string) {
+func (r *fileReader) readSecrets(n *node) {
+	s := &r.c.Secrets
 	if n.kind != listNode {
 		r.addProblem(n, "secrets must be a list of sources, such as [folder, env], not %s", n.kind)
 		return
@@ -59,7 +60,7 @@ func (r *reader) readSecrets(n *node, s *Secrets, dir string) {
 		var from SecretSource
 		r.readObject(e, what, key{
 			"file": func(n *node) {
-				from.Kind, from.Path = "file", readPath(r.readText(n, what+".file"), dir)
+				from.Kind, from.Path = "file", r.resolvePath(r.readText(n, what+".file"))
 				if from.Path == "" {
 					r.addProblem(n, "%s.file is empty: name a file, or a folder with a file for each secret", what)
 				}
@@ -73,7 +74,7 @@ func (r *reader) readSecrets(n *node, s *Secrets, dir string) {
 	}
 }
 
-func (r *reader) readVault(n *node, what string) (v Vault) {
+func (r *fileReader) readVault(n *node, what string) (v Vault) {
 	r.readObject(n, what, key{
 		"address": func(n *node) {
 			v.Address = r.readText(n, what+".address")
@@ -162,9 +163,9 @@ func (c *Config) ReadServer(name string, secrets map[string]string) (*Server, er
 	if v == nil {
 		return nil, tool.Errorf(tool.Internal, "mcpServers.%s is not in the configuration", name)
 	}
-	r := &reader{env: c.Secrets.from.env, secrets: secrets}
+	r := &reader{env: c.Secrets.from.env, dir: filepath.Dir(c.File), secrets: secrets}
 	var s Server
-	r.readEntry(func() { s = r.readServer(name, k, v, filepath.Dir(c.File)) })
+	r.readEntry(func() { s = readServer(r, name, k, v) })
 	return &s, r.joinProblems("mcpServers." + name)
 }
 
@@ -175,10 +176,10 @@ func (c *Config) ReadAPI(part, name string, secrets map[string]string) (API, err
 	if v == nil {
 		return nil, tool.Errorf(tool.Internal, "%s.%s is not in the configuration", part, name)
 	}
-	r := &reader{env: c.Secrets.from.env, secrets: secrets}
+	r := &reader{env: c.Secrets.from.env, dir: filepath.Dir(c.File), secrets: secrets}
 	var a API
 	r.readEntry(func() {
-		a = apiKinds[part](r, newSource(part, name), entry{part + "." + name, k, v, filepath.Dir(c.File)})
+		a = apiKinds[part](r, newSource(part, name), entry{part + "." + name, k, v})
 	})
 	return a, r.joinProblems(part + "." + name)
 }

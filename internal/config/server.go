@@ -78,7 +78,7 @@ var (
 	}
 )
 
-func (r *reader) readServers(n *node, dir string) []Server {
+func (r *fileReader) readServers(n *node) []Server {
 	var out []Server
 	var keys []*node
 	r.eachEntry(n, "mcpServers", func(k, v *node) {
@@ -95,7 +95,7 @@ func (r *reader) readServers(n *node, dir string) []Server {
 				return
 			}
 			var s Server
-			secrets := r.readEntry(func() { s = r.readServer(name, k, v, dir) })
+			secrets := r.readEntry(func() { s = readServer(r.reader, name, k, v) })
 			s.Secrets = secrets
 			out = append(out, s)
 			keys = append(keys, k)
@@ -107,7 +107,7 @@ func (r *reader) readServers(n *node, dir string) []Server {
 
 // warnOfAlike warns about upstreams whose names have the same spelling in programs, such as
 // my-files and my_files. Programs then see names that are in no file.
-func (r *reader) warnOfAlike(keys []*node) {
+func (r *fileReader) warnOfAlike(keys []*node) {
 	names := make([]string, len(keys))
 	for i, k := range keys {
 		names[i] = k.text
@@ -130,37 +130,52 @@ func (r *reader) warnOfAlike(keys []*node) {
 	}
 }
 
-func (r *reader) readServer(name string, at, n *node, dir string) Server {
-	s := Server{Name: name, Environ: os.Environ(), Dir: dir, shown: ShownServer{Name: name}}
-	what := "mcpServers." + name
-	var typeNode, urlNode, commandNode, oauthNode, idleNode *node
-	address := func(n *node) {
-		if urlNode != nil {
-			r.addProblem(n, "%s has two addresses", what)
-		}
-		urlNode, s.URL = n, r.readText(n, what+".url")
+// A serverReader reads the entry of one MCP server.
+type serverReader struct {
+	*reader
+	s    Server
+	what string // for errors: "mcpServers.files"
+	at   *node  // its name
+
+	// the values of its keys; nil: missing
+	kind, url, command, oauth, idle *node
+}
+
+// readServer reads the entry of an MCP server, whose name is at.
+func readServer(r *reader, name string, at, n *node) Server {
+	e := &serverReader{reader: r, what: "mcpServers." + name, at: at,
+		s: Server{Name: name, Environ: os.Environ(), Dir: r.dir, shown: ShownServer{Name: name}}}
+	s := &e.s
+	e.readObject(n, e.what, e.listKeys())
+	checkServerSandbox(r, s, at)
+	if e.command == nil || s.Command != "" {
+		e.chooseTransport()
 	}
+	e.checkCredentials()
+	s.shown.Disabled, s.shown.Type, s.shown.URL = s.Disabled, s.Type, shownURL(e.url)
+	if s.Timeout > 0 {
+		s.shown.Timeout = s.Timeout.String()
+	}
+	return e.s
+}
+
+// listKeys returns the keys of the entry.
+func (r *serverReader) listKeys() key {
+	s, what := &r.s, r.what
 	known := key{
-		"command": func(n *node) {
-			before := len(r.problems)
-			commandNode = n
-			s.Command, s.shown.Command = r.readText(n, what+".command"), n.text
-			if s.Command == "" && len(r.problems) == before {
-				r.addProblem(n, "%s.command is empty", what)
-			}
-		},
+		"command": r.readCommand,
 		"args": func(n *node) {
 			s.Args, s.shown.Args = r.readTexts(n, what+".args"), shownArgs(n)
 		},
 		"env":       func(n *node) { s.Env, s.shown.Env = r.textMap(n, what+".env"), redactMap(n) },
-		"cwd":       func(n *node) { s.Dir, s.shown.Dir = r.readDir(n, what+".cwd", dir), n.text },
-		"url":       address,
-		"serverUrl": address,
-		"httpUrl":   func(n *node) { address(n); s.Type = "http" },
+		"cwd":       func(n *node) { s.Dir, s.shown.Dir = r.readDir(n, what+".cwd"), n.text },
+		"url":       r.readURL,
+		"serverUrl": r.readURL,
+		"httpUrl":   func(n *node) { r.readURL(n); s.Type = "http" },
 		"headers":   func(n *node) { s.Headers, s.shown.Headers = r.readHeaders(n, what), redactMap(n) },
-		"oauth":     func(n *node) { oauthNode = n; r.readOAuth(&s, n, what+".oauth") },
-		"type":      func(n *node) { typeNode = n },
-		"transport": func(n *node) { typeNode = n },
+		"oauth":     r.readOAuth,
+		"type":      func(n *node) { r.kind = n },
+		"transport": func(n *node) { r.kind = n },
 		"revision": func(n *node) {
 			s.Revision = r.oneOf(n, what+".revision", "2026-07-28", "2025-11-25")
 			s.shown.Revision = n.text
@@ -174,7 +189,7 @@ func (r *reader) readServer(name string, at, n *node, dir string) Server {
 			s.shown.Credentials = n.text
 		},
 		"idle": func(n *node) {
-			idleNode, s.Idle = n, r.readDuration(n, what+".idle", minTimeout, maxTimeout)
+			r.idle, s.Idle = n, r.readDuration(n, what+".idle", minTimeout, maxTimeout)
 			s.shown.Idle = n.text
 		},
 		"timeouts": func(n *node) { s.Timeouts = r.readTimeouts(n, what+".timeouts") },
@@ -182,25 +197,27 @@ func (r *reader) readServer(name string, at, n *node, dir string) Server {
 	for _, k := range foreign {
 		known[k] = func(n *node) { r.addWarning(n, "%s.%s has no effect here", what, k) }
 	}
-	known["observed_types"] = observedReader(r, what+".observed_types", &s.Observed)
-	known["definitions"] = func(n *node) { r.readDefinitions(n, what+".definitions", dir, &s.Definitions) }
-	known["sandbox"] = func(n *node) { readServerSandbox(r, &s, n, what+".sandbox", dir) }
+	known["observed_types"] = observedReader(r.reader, what+".observed_types", &s.Observed)
+	known["definitions"] = func(n *node) { r.readDefinitions(n, what+".definitions", &s.Definitions) }
+	known["sandbox"] = func(n *node) { readServerSandbox(r.reader, s, n, what+".sandbox") }
 	r.readNarrowing(&s.Narrow, what, known)
-	r.readObject(n, what, known)
-	checkServerSandbox(r, &s, at)
-	if commandNode == nil || s.Command != "" {
-		r.chooseTransport(&s, at, typeNode, urlNode)
+	return known
+}
+
+func (r *serverReader) readCommand(n *node) {
+	before := len(r.problems)
+	r.command = n
+	r.s.Command, r.s.shown.Command = r.readText(n, r.what+".command"), n.text
+	if r.s.Command == "" && len(r.problems) == before {
+		r.addProblem(n, "%s.command is empty", r.what)
 	}
-	r.checkCredentials(&s, at, oauthNode, idleNode)
-	if oauthNode != nil && (s.URL == "" || s.Authorization()) {
-		r.addProblem(oauthNode,
-			"%s.oauth requires a server with a url and without an Authorization header: remove one of them", what)
+}
+
+func (r *serverReader) readURL(n *node) {
+	if r.url != nil {
+		r.addProblem(n, "%s has two addresses", r.what)
 	}
-	s.shown.Disabled, s.shown.Type, s.shown.URL = s.Disabled, s.Type, shownURL(urlNode)
-	if s.Timeout > 0 {
-		s.shown.Timeout = s.Timeout.String()
-	}
-	return s
+	r.url, r.s.URL = n, r.readText(n, r.what+".url")
 }
 
 // SignsIn reports whether users sign in to the server (OAuth): it is on the network, and has no
@@ -211,36 +228,40 @@ func (s *Server) SignsIn() bool {
 
 // checkCredentials checks the settings of a server that each principal uses with their own secrets
 // or sign-in.
-func (r *reader) checkCredentials(s *Server, at, oauthNode, idleNode *node) {
-	what := "mcpServers." + s.Name
+func (r *serverReader) checkCredentials() {
+	s, what := &r.s, r.what
 	switch {
-	case !s.Personal && idleNode != nil:
-		r.addProblem(idleNode, "%s.idle has no effect without credentials: person", what)
-	case s.Personal && oauthNode != nil && len(r.secretNames) > 0:
-		r.addProblem(oauthNode, "%s has credentials: person, with both secrets and sign-in (oauth): each principal "+
+	case !s.Personal && r.idle != nil:
+		r.addProblem(r.idle, "%s.idle has no effect without credentials: person", what)
+	case s.Personal && r.oauth != nil && len(r.secretNames) > 0:
+		r.addProblem(r.oauth, "%s has credentials: person, with both secrets and sign-in (oauth): each principal "+
 			"uses either; write a client_secret as an environment variable, like ${NAME}", what)
 	case s.Personal && len(r.secretNames) == 0 && s.Authorization():
-		r.addProblem(at, "%s has credentials: person, but its Authorization header is the same for all: write "+
+		r.addProblem(r.at, "%s has credentials: person, but its Authorization header is the same for all: write "+
 			"${secret:NAME} in it, or remove it to have each principal sign in", what)
 	case s.Personal && len(r.secretNames) == 0 && s.URL == "":
-		r.addProblem(at, "%s has credentials: person, but refers to no secrets: write ${secret:NAME} in its env or "+
+		r.addProblem(r.at, "%s has credentials: person, but refers to no secrets: write ${secret:NAME} in its env or "+
 			"args", what)
+	}
+	if r.oauth != nil && (s.URL == "" || s.Authorization()) {
+		r.addProblem(r.oauth,
+			"%s.oauth requires a server with a url and without an Authorization header: remove one of them", what)
 	}
 }
 
 // chooseTransport determines the type of the server, and checks that it has the required keys.
-func (r *reader) chooseTransport(s *Server, at, typeNode, urlNode *node) {
-	what := "mcpServers." + s.Name
+func (r *serverReader) chooseTransport() {
+	s, what := &r.s, r.what
 	switch {
-	case s.Command == "" && urlNode == nil:
-		r.addProblem(at, "%s needs a command (a program to start) or a url (a server to connect to)", what)
+	case s.Command == "" && r.url == nil:
+		r.addProblem(r.at, "%s needs a command (a program to start) or a url (a server to connect to)", what)
 		return
-	case s.Command != "" && urlNode != nil:
-		r.addProblem(urlNode, "%s has both a command and a url: remove one of them", what)
+	case s.Command != "" && r.url != nil:
+		r.addProblem(r.url, "%s has both a command and a url: remove one of them", what)
 		return
 	}
-	if typeNode != nil {
-		t := strings.ToLower(r.readText(typeNode, what+".type"))
+	if r.kind != nil {
+		t := strings.ToLower(r.readText(r.kind, what+".type"))
 		switch t {
 		case "streamable-http", "streamablehttp", "streamable_http", "http":
 			t = "http"
@@ -250,42 +271,42 @@ func (r *reader) chooseTransport(s *Server, at, typeNode, urlNode *node) {
 		case "remote":
 			t = "http"
 		default:
-			r.addProblem(typeNode, "%s.type is one of stdio, http, sse, not %q", what, clipText(t))
+			r.addProblem(r.kind, "%s.type is one of stdio, http, sse, not %q", what, clipText(t))
 			return
 		}
 		s.Type = t
 	}
 	if s.Command != "" {
 		if s.Type != "" && s.Type != "stdio" {
-			r.addProblem(typeNode, "%s has a command: its type is stdio, not %s", what, s.Type)
+			r.addProblem(r.kind, "%s has a command: its type is stdio, not %s", what, s.Type)
 		}
 		s.Type = "stdio"
 		if s.Headers != nil {
-			r.addProblem(at,
+			r.addProblem(r.at,
 				"%s has headers, which have no effect on a command: pass credentials to it in env", what)
 		}
 		return
 	}
 	if s.Type == "stdio" {
-		r.addProblem(typeNode, "%s has a url: its type is http or sse, not stdio", what)
+		r.addProblem(r.kind, "%s has a url: its type is http or sse, not stdio", what)
 	}
 	if s.Type == "" {
 		s.Type = "http"
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		r.addProblem(urlNode, "%s.url must be like https://host/mcp", what)
+		r.addProblem(r.url, "%s.url must be like https://host/mcp", what)
 	}
 	if s.Args != nil || s.Env != nil {
-		r.addProblem(at,
+		r.addProblem(r.at,
 			"%s has args or env, which have no effect on a url: pass credentials to the server in headers", what)
 	}
 }
 
-func (r *reader) readDir(n *node, what, base string) string {
+func (r *reader) readDir(n *node, what string) string {
 	d := r.readText(n, what)
 	if !filepath.IsAbs(d) {
-		d = filepath.Join(base, d)
+		d = filepath.Join(r.dir, d)
 	}
 	return d
 }
@@ -310,9 +331,10 @@ func (s *Server) Authorization() bool {
 	return false
 }
 
-// readOAuth reads the OAuth settings of a server.
-func (r *reader) readOAuth(s *Server, n *node, what string) {
-	o, shown := &s.OAuth, &ShownOAuth{}
+// readOAuth reads the OAuth settings of the server.
+func (r *serverReader) readOAuth(n *node) {
+	r.oauth = n
+	o, shown, what := &r.s.OAuth, &ShownOAuth{}, r.what+".oauth"
 	var secretNode *node
 	r.readObject(n, what, key{
 		"client_id": func(n *node) { o.ClientID, shown.ClientID = r.readText(n, what+".client_id"), n.text },
@@ -347,7 +369,7 @@ func (r *reader) readOAuth(s *Server, n *node, what string) {
 	if o.ClientSecret != "" && o.ClientID == "" {
 		r.addProblem(secretNode, "%s.client_secret needs the client_id that it belongs to", what)
 	}
-	s.shown.OAuth = shown
+	r.s.shown.OAuth = shown
 }
 
 // readTimeout reads a duration with a unit. Other clients write a number here, some in seconds and

@@ -24,7 +24,8 @@ type Sessions struct {
 	SuspendAfter time.Duration // suspend a program that only waits for tools after this time; negative: never
 }
 
-func (r *reader) readSessions(n *node, s *Sessions) {
+func (r *fileReader) readSessions(n *node) {
+	s := &r.c.Sessions
 	const day = 24 * time.Hour
 	r.readObject(n, "sessions", key{
 		"idle":      func(n *node) { s.Idle = r.readDuration(n, "sessions.idle", time.Second, day) },

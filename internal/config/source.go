@@ -112,11 +112,10 @@ type entry struct {
 	what string // for errors: "openapi.petstore"
 	at   *node  // its name
 	n    *node
-	dir  string // of the file
 }
 
 // readAPIs reads the upstreams of one kind.
-func (r *reader) readAPIs(n *node, part, dir string) (out []API) {
+func (r *fileReader) readAPIs(n *node, part string) (out []API) {
 	r.eachEntry(n, part, func(k, v *node) {
 		name := k.text
 		switch {
@@ -129,10 +128,10 @@ func (r *reader) readAPIs(n *node, part, dir string) (out []API) {
 		default:
 			var a API
 			secrets := r.readEntry(func() {
-				a = apiKinds[part](r, newSource(part, name), entry{part + "." + name, k, v, dir})
+				a = apiKinds[part](r.reader, newSource(part, name), entry{part + "." + name, k, v})
 			})
 			a.GetSource().Secrets = secrets
-			checkSignIn(r, k, a.GetSource())
+			checkSignIn(r.reader, k, a.GetSource())
 			if a.GetSource().Personal && len(secrets) == 0 && a.GetSource().SignIn == nil {
 				r.addProblem(k, "%s.%s has credentials: person, but refers to no secrets: write ${secret:NAME} in its "+
 					"auth, headers or env", part, name)
@@ -163,7 +162,7 @@ func (r *reader) readSource(s *Source, e entry, known key) bool {
 	known["disabled"] = func(n *node) { s.Disabled = r.readBool(n, e.what+".disabled") }
 	known["enabled"] = func(n *node) { s.Disabled = !r.readBool(n, e.what+".enabled") }
 	known["observed_types"] = observedReader(r, e.what+".observed_types", &s.Observed)
-	known["definitions"] = func(n *node) { r.readDefinitions(n, e.what+".definitions", e.dir, &s.Definitions) }
+	known["definitions"] = func(n *node) { r.readDefinitions(n, e.what+".definitions", &s.Definitions) }
 	r.readNarrowing(&s.Narrow, e.what, known)
 	before := len(r.problems)
 	r.readObject(e.n, e.what, known)
@@ -220,9 +219,9 @@ func (s *Source) addSignInURLs(c APICredential) {
 }
 
 // checkUpstreamNames reports names that two upstreams of different kinds have.
-func (r *reader) checkUpstreamNames(root *node, c *Config) {
+func (r *fileReader) checkUpstreamNames(root *node) {
 	seen := map[string]string{}
-	for _, s := range c.ListSources() {
+	for _, s := range r.c.ListSources() {
 		if part := cmp.Or(seen[s.Name], s.Part); part != s.Part {
 			r.addProblem(root, "%s.%s: %s has an upstream of this name, too: rename one of them", s.Part, s.Name, part)
 		}
@@ -247,10 +246,10 @@ func (s Shown) MarshalJSON() ([]byte, error) {
 	return append(append(out[:len(out)-1], ','), apis[1:]...), nil
 }
 
-// readPath returns the absolute path that a file's text names.
-func readPath(text, dir string) string {
+// resolvePath returns the absolute path that a text of the file names; empty for an empty text.
+func (r *reader) resolvePath(text string) string {
 	if text == "" || filepath.IsAbs(text) {
 		return text
 	}
-	return filepath.Join(dir, text)
+	return filepath.Join(r.dir, text)
 }

@@ -36,7 +36,8 @@ func (u Usage) Shown(p *usage.Prices) ShownUsage {
 	return out
 }
 
-func (r *reader) readUsage(n *node, s *Usage) {
+func (r *fileReader) readUsage(n *node) {
+	s := &r.c.Usage
 	const day = 24 * time.Hour
 	r.readObject(n, "usage", key{
 		"keep":  func(n *node) { s.Keep = r.readDays(n, "usage.keep", day, 3650*day) },
@@ -45,7 +46,7 @@ func (r *reader) readUsage(n *node, s *Usage) {
 }
 
 // readPrices reads the prices of a million tokens.
-func (r *reader) readPrices(n *node) *usage.Prices {
+func (r *fileReader) readPrices(n *node) *usage.Prices {
 	p := &usage.Prices{Currency: "USD"}
 	r.readObject(n, "prices", key{
 		"currency": func(n *node) { p.Currency = r.readCurrency(n) },
@@ -80,7 +81,7 @@ func (r *reader) readPrices(n *node) *usage.Prices {
 }
 
 // readCurrency reads the code of a currency, which is only shown.
-func (r *reader) readCurrency(n *node) string {
+func (r *fileReader) readCurrency(n *node) string {
 	s := r.readText(n, "prices.currency")
 	if len(s) < 1 || len(s) > 8 {
 		r.addProblem(n, "prices.currency must be the code of a currency like USD or EUR, not %q", clipText(s))
@@ -95,7 +96,7 @@ func (r *reader) readCurrency(n *node) string {
 }
 
 // readPrice reads the price of a million tokens.
-func (r *reader) readPrice(n *node, what string) float64 {
+func (r *fileReader) readPrice(n *node, what string) float64 {
 	text := r.readText(n, what)
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= 0 && v <= 1e6) {
