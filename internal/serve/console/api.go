@@ -21,9 +21,9 @@ type API interface {
 	MayUse(p tool.Principal, route string) bool
 }
 
-// clientOf returns a client of the API that acts for the visitor.
-func (s *Server) clientOf(v *visit) *api.Client {
-	return &api.Client{Base: "http://" + apiHost(v.r), HTTP: &http.Client{Transport: inProcess{s, v}}}
+// newClient returns a client of the API that acts for the visitor.
+func (v *visit) newClient() *api.Client {
+	return &api.Client{Base: "http://" + apiHost(v.r), HTTP: &http.Client{Transport: inProcess{v}}}
 }
 
 // apiHost returns the host that requests in process name.
@@ -41,10 +41,7 @@ func (v *visit) mayUse(route string) bool {
 }
 
 // An inProcess passes requests to the API, and buffers their responses.
-type inProcess struct {
-	s *Server
-	v *visit
-}
+type inProcess struct{ v *visit }
 
 // RoundTrip implements http.RoundTripper.
 func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -52,15 +49,15 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("the API is not available here")
 	}
 	w := NewResponse()
-	t.v.access.API.ServeHTTP(w, t.s.asVisitor(t.v, r))
+	t.v.access.API.ServeHTTP(w, t.v.asVisitor(r))
 	return &http.Response{Status: http.StatusText(w.Status), StatusCode: w.Status, Header: w.header, Request: r,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(&w.Body),
 		ContentLength: int64(w.Body.Len())}, nil
 }
 
 // asVisitor returns a request to the API with the credential and the address of the visitor.
-func (s *Server) asVisitor(v *visit, r *http.Request) *http.Request {
-	r = withCredential(r, s.credentialOf(v.r, v.access))
+func (v *visit) asVisitor(r *http.Request) *http.Request {
+	r = withCredential(r, v.server.credentialOf(v.r, v.access))
 	r.RemoteAddr, r.Host, r.RequestURI = v.r.RemoteAddr, v.r.Host, r.URL.RequestURI()
 	if r.Body == nil {
 		r.Body = http.NoBody
@@ -70,14 +67,14 @@ func (s *Server) asVisitor(v *visit, r *http.Request) *http.Request {
 
 // passOn answers the visit with the API's own response to a GET, as a file to save. The page's
 // security headers stay.
-func (s *Server) passOn(v *visit, path string, q url.Values, name string) error {
+func (v *visit) passOn(path string, q url.Values, name string) error {
 	r, err := http.NewRequestWithContext(v.r.Context(), http.MethodGet,
 		"http://"+apiHost(v.r)+api.Prefix+path+"?"+q.Encode(), nil)
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "the address is invalid: %w", err)
 	}
 	nameDownload(v.w.Header(), name)
-	v.access.API.ServeHTTP(fileWriter{v.w}, s.asVisitor(v, r))
+	v.access.API.ServeHTTP(fileWriter{v.w}, v.asVisitor(r))
 	return nil
 }
 

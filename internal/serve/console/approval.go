@@ -48,17 +48,17 @@ type listData struct {
 
 // showList shows pending requests. With all, it also shows decided ones. With execution, it shows
 // the requests of one execution on one page.
-func (s *Server) showList(v *visit) error {
+func showList(v *visit) error {
 	q := v.r.URL.Query()
 	if id := q.Get("execution"); id != "" {
-		return s.showExecution(v, id)
+		return showExecution(v, id)
 	}
 	query := approval.Query{States: []approval.State{approval.Pending}, Limit: 1000}
 	d := listData{All: q.Get("all") == "true"}
 	if d.All {
 		query.States = nil
 	}
-	all, err := s.cfg.Approvals.List(v.r.Context(), query)
+	all, err := v.server.cfg.Approvals.List(v.r.Context(), query)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *Server) showList(v *visit) error {
 			d.Rows = append(d.Rows, row{r, shortArguments(r.Arguments)})
 		}
 	}
-	s.renderPage(v, http.StatusOK, "list.html", d)
+	v.renderPage(http.StatusOK, "list.html", d)
 	return nil
 }
 
@@ -123,8 +123,8 @@ type detailData struct {
 }
 
 // showRequest shows a request; with raw, the bytes of its arguments.
-func (s *Server) showRequest(v *visit) error {
-	r, err := s.visibleRequest(v, v.r.PathValue("id"))
+func showRequest(v *visit) error {
+	r, err := visibleRequest(v, v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -134,14 +134,14 @@ func (s *Server) showRequest(v *visit) error {
 		_, _ = v.w.Write(r.Arguments)
 		return nil
 	}
-	d := detailData{Requests: []shown{s.displayForm(v, r)}}
-	s.showDetail(v, &d)
+	d := detailData{Requests: []shown{displayForm(v, r)}}
+	showDetail(v, &d)
 	return nil
 }
 
 // visibleRequest returns a request, if the viewer may see it.
-func (s *Server) visibleRequest(v *visit, id string) (*approval.Request, error) {
-	r, err := s.cfg.Approvals.Get(v.r.Context(), id)
+func visibleRequest(v *visit, id string) (*approval.Request, error) {
+	r, err := v.server.cfg.Approvals.Get(v.r.Context(), id)
 	if err != nil || !MaySee(v.who, r) {
 		if err == nil || tool.AsError(err).Kind == tool.NotFound {
 			return nil, tool.Errorf(tool.NotFound, "no request %q: biplane approvals list shows the pending ones",
@@ -153,8 +153,8 @@ func (s *Server) visibleRequest(v *visit, id string) (*approval.Request, error) 
 }
 
 // showExecution shows all pending requests of an execution.
-func (s *Server) showExecution(v *visit, execution string) error {
-	all, err := s.cfg.Approvals.List(v.r.Context(),
+func showExecution(v *visit, execution string) error {
+	all, err := v.server.cfg.Approvals.List(v.r.Context(),
 		approval.Query{States: []approval.State{approval.Pending}, Execution: execution, Limit: 1000})
 	if err != nil {
 		return err
@@ -162,14 +162,14 @@ func (s *Server) showExecution(v *visit, execution string) error {
 	d := detailData{Execution: execution}
 	size := 0
 	for i := len(all) - 1; i >= 0; i-- { // oldest first
-		r, err := s.cfg.Approvals.Get(v.r.Context(), all[i].ID) // a list omits large arguments
+		r, err := v.server.cfg.Approvals.Get(v.r.Context(), all[i].ID) // a list omits large arguments
 		if err != nil {
 			return err
 		}
 		if !MaySee(v.who, r) {
 			continue
 		}
-		c := s.displayForm(v, r)
+		c := displayForm(v, r)
 		if len(d.Requests) == maxTogether || size+len(c.Text) > maxPage {
 			d.More++
 			continue
@@ -180,21 +180,21 @@ func (s *Server) showExecution(v *visit, execution string) error {
 	if len(d.Requests) == 0 {
 		return tool.Errorf(tool.NotFound, "no call of execution %q waits for approval", tool.VisibleLine(execution))
 	}
-	s.showDetail(v, &d)
+	showDetail(v, &d)
 	return nil
 }
 
 // showDetail writes the page for requests of one program.
-func (s *Server) showDetail(v *visit, d *detailData) {
+func showDetail(v *visit, d *detailData) {
 	if r := &d.Requests[0].Request; r.Execution != "" {
-		d.Program, d.ProgramCut = truncateText(tool.Visible([]byte(s.cfg.Program(v.r.Context(), r))), maxProgram)
+		d.Program, d.ProgramCut = truncateText(tool.Visible([]byte(v.server.cfg.Program(v.r.Context(), r))), maxProgram)
 	}
-	if d.Lines, d.LinesCut = colourProgram(d.Program, s.languageOf(v, &d.Requests[0].Request)); d.LinesCut {
+	if d.Lines, d.LinesCut = colourProgram(d.Program, languageOf(v, &d.Requests[0].Request)); d.LinesCut {
 		d.Lines = nil // the plain text is complete
 	}
 	markFindings(d)
-	if err := s.compareRequests(v, d.Requests); err != nil {
-		s.cfg.Log.Warn("requests not compared", "err", err)
+	if err := compareRequests(v, d.Requests); err != nil {
+		v.server.cfg.Log.Warn("requests not compared", "err", err)
 	}
 	for i := range d.Requests {
 		c := &d.Requests[i]
@@ -204,15 +204,15 @@ func (s *Server) showDetail(v *visit, d *detailData) {
 		d.Decides = true
 		d.Approves = d.Approves || !c.Cut
 	}
-	s.renderPage(v, http.StatusOK, "detail.html", d)
+	v.renderPage(http.StatusOK, "detail.html", d)
 }
 
 // languageOf returns the language of a request's program, for its colours.
-func (s *Server) languageOf(v *visit, r *approval.Request) string {
+func languageOf(v *visit, r *approval.Request) string {
 	if r.Execution == "" || v.access.API == nil {
 		return ""
 	}
-	x, err := s.clientOf(v).Journal(v.r.Context(), r.Execution)
+	x, err := v.newClient().Journal(v.r.Context(), r.Execution)
 	if err != nil { // an approver may not read the journal
 		return ""
 	}
@@ -231,7 +231,7 @@ func markFindings(d *detailData) {
 }
 
 // displayForm converts a request to its displayed form.
-func (s *Server) displayForm(v *visit, r *approval.Request) shown {
+func displayForm(v *visit, r *approval.Request) shown {
 	c := shown{Request: *r, Bytes: len(r.Arguments),
 		Opens: r.Principal == v.who.ID || identity.HasRole(v.who, identity.Auditor)}
 	c.Text, c.Cut = indentArguments(r.Arguments)
@@ -243,7 +243,7 @@ func (s *Server) displayForm(v *visit, r *approval.Request) shown {
 			}
 		}
 	}
-	switch err := s.cfg.Approvals.May(asDecider(v.who), r); {
+	switch err := v.server.cfg.Approvals.May(asDecider(v.who), r); {
 	case !v.access.SignIn:
 		c.Why = "Sign-in is not configured here: decide on the command line, with biplane approvals approve " + r.ID
 	case !identity.HasRole(v.who, identity.Approver):
@@ -274,7 +274,7 @@ func truncateText(s string, most int) (_ string, short bool) {
 
 // handleDecision handles a decision on requests that a page has shown. Each request comes with the
 // digest that was shown.
-func (s *Server) handleDecision(v *visit) error {
+func handleDecision(v *visit) error {
 	f := v.r.PostForm
 	verb := f.Get("decision")
 	if verb != "approve" && verb != "deny" {
@@ -289,7 +289,7 @@ func (s *Server) handleDecision(v *visit) error {
 	var ids []string
 	for _, named := range f["request"] { // check everything before anything is decided
 		id, digest, _ := strings.Cut(named, " ")
-		r, err := s.visibleRequest(v, id)
+		r, err := visibleRequest(v, id)
 		switch {
 		case err != nil:
 			return err
@@ -305,7 +305,7 @@ func (s *Server) handleDecision(v *visit) error {
 	}
 	var problems []string
 	for _, id := range ids {
-		if _, err := s.cfg.Approvals.Decide(v.r.Context(), asDecider(v.who), id, verb == "approve",
+		if _, err := v.server.cfg.Approvals.Decide(v.r.Context(), asDecider(v.who), id, verb == "approve",
 			f.Get("note")); err != nil {
 			problems = append(problems, tool.AsError(err).Msg)
 		}

@@ -37,8 +37,9 @@ func TestApproversOfManyCalls(t *testing.T) {
 		d.Rows = append(d.Rows, &callRow{ExecutionCall: api.ExecutionCall{Tool: "shop_add_item", Decision: "ask",
 			Arguments: args(i, "")}})
 	}
-	v := &visit{r: httptest.NewRequest(http.MethodGet, "/", nil), access: Access{API: all}}
-	New(Config{Approvals: &fake{}}).addApprovers(v, d)
+	v := &visit{server: New(Config{Approvals: &fake{}}), r: httptest.NewRequest(http.MethodGet, "/", nil),
+		access: Access{API: all}}
+	addApprovers(v, d)
 	for i, r := range d.Rows {
 		if want := fmt.Sprint("ap_", i); r.Approval != want {
 			t.Fatalf("call %d has request %q (%s), want %s", i, r.Approval, d.ApproverBad, want)

@@ -41,8 +41,8 @@ type catalogData struct {
 }
 
 // showTools shows the catalog as a tree or, with a query, what an agent's search returns.
-func (s *Server) showTools(v *visit) error {
-	c, ctx := s.clientOf(v), v.r.Context()
+func showTools(v *visit) error {
+	c, ctx := v.newClient(), v.r.Context()
 	d := &catalogData{Query: v.r.URL.Query().Get("q"), MayAccept: v.mayUse("POST /tools/{path}/accept")}
 	if d.Query != "" {
 		hits, err := c.Search(ctx, d.Query, 0)
@@ -62,7 +62,7 @@ func (s *Server) showTools(v *visit) error {
 		d.Notices = append(d.Notices, ups[i].Definitions...)
 		d.Weaker = append(d.Weaker, ups[i].Weaker...)
 	}
-	s.renderPage(v, http.StatusOK, "tools.html", d)
+	v.renderPage(http.StatusOK, "tools.html", d)
 	return nil
 }
 
@@ -89,8 +89,8 @@ func groupTools(tools []api.Tool, ups []api.Upstream) (out []*toolGroup, more in
 }
 
 // acceptTool accepts a tool's definition or its weaker hints, as a page showed them.
-func (s *Server) acceptTool(v *visit) error {
-	_, err := s.clientOf(v).AcceptHints(v.r.Context(), v.r.PathValue("path"), v.r.PostForm.Get("claim"))
+func acceptTool(v *visit) error {
+	_, err := v.newClient().AcceptHints(v.r.Context(), v.r.PathValue("path"), v.r.PostForm.Get("claim"))
 	if err != nil {
 		return ownError(err)
 	}
@@ -116,8 +116,8 @@ type toolData struct {
 }
 
 // showTool shows a tool, with a form to try it.
-func (s *Server) showTool(v *visit) error {
-	t, err := s.clientOf(v).Tool(v.r.Context(), v.r.PathValue("path"))
+func showTool(v *visit) error {
+	t, err := v.newClient().Tool(v.r.Context(), v.r.PathValue("path"))
 	if err != nil {
 		return ownError(err)
 	}
@@ -128,7 +128,7 @@ func (s *Server) showTool(v *visit) error {
 	if t.Observed != nil {
 		d.Seen = newTree(t.Observed.Schema)
 	}
-	s.renderPage(v, http.StatusOK, "tool.html", d)
+	v.renderPage(http.StatusOK, "tool.html", d)
 	return nil
 }
 
@@ -174,8 +174,8 @@ func formFields(schema json.RawMessage) (out []field) {
 
 // tryTool runs a program that calls one tool with the arguments of a form. So the call has the same
 // rules, limits and record as an agent's.
-func (s *Server) tryTool(v *visit) error {
-	c, path := s.clientOf(v), v.r.PathValue("path")
+func tryTool(v *visit) error {
+	c, path := v.newClient(), v.r.PathValue("path")
 	t, err := c.Tool(v.r.Context(), path)
 	if err != nil {
 		return ownError(err)
@@ -192,7 +192,7 @@ func (s *Server) tryTool(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return s.startProgram(v, api.RunRequest{
+	return startProgram(v, api.RunRequest{
 		Code: fmt.Sprintf("return await callTool(%s, JSON.parse(%s));\n", name, quoted)})
 }
 
@@ -239,10 +239,10 @@ type playground struct {
 
 // showPlayground shows a form to write a program, with the program of an earlier execution if one
 // is named.
-func (s *Server) showPlayground(v *visit) error {
+func showPlayground(v *visit) error {
 	d := playground{Language: "typescript"}
 	if id := v.r.URL.Query().Get("execution"); id != "" {
-		x, err := s.clientOf(v).Journal(v.r.Context(), id)
+		x, err := v.newClient().Journal(v.r.Context(), id)
 		if err != nil {
 			return ownError(err)
 		}
@@ -251,23 +251,23 @@ func (s *Server) showPlayground(v *visit) error {
 			d.Execution = "" // it can't be replayed
 		}
 	}
-	return renderPlayground(s, v, &d)
+	return renderPlayground(v, &d)
 }
 
 // renderPlayground shows the form.
-func renderPlayground(s *Server, v *visit, d *playground) error {
+func renderPlayground(v *visit, d *playground) error {
 	d.Languages, d.Hidden = []string{"typescript", "python", "bash"}, findHidden(d.Code)
-	tools, err := s.clientOf(v).Tools(v.r.Context())
+	tools, err := v.newClient().Tools(v.r.Context())
 	d.Problem = problemOf(err)
 	for _, t := range tools[:min(len(tools), shownTools)] {
 		d.Names = append(d.Names, t.Path)
 	}
-	s.renderPage(v, http.StatusOK, "playground.html", d)
+	v.renderPage(http.StatusOK, "playground.html", d)
 	return nil
 }
 
 // runPlayground runs the program of the form.
-func (s *Server) runPlayground(v *visit) error {
+func runPlayground(v *visit) error {
 	f := v.r.PostForm
 	code := strings.ReplaceAll(f.Get("code"), "\r\n", "\n") // browsers send CRLF
 	if strings.TrimSpace(code) == "" {
@@ -278,19 +278,19 @@ func (s *Server) runPlayground(v *visit) error {
 	}
 	r := api.RunRequest{Code: code, Language: f.Get("language"), Session: f.Get("session"), After: f.Get("after")}
 	if f.Get("action") == "try" {
-		return tryProgram(s, v, &playground{Code: code, Language: r.Language, Session: r.Session, After: r.After,
+		return tryProgram(v, &playground{Code: code, Language: r.Language, Session: r.Session, After: r.After,
 			Execution: f.Get("execution"), Reads: f.Get("reads") == "true"})
 	}
 	if f.Get("plan") == "true" {
 		r.Mode = "plan"
 	}
-	return s.startProgram(v, r)
+	return startProgram(v, r)
 }
 
 // startProgram runs a program, and leads to the page of its execution.
-func (s *Server) startProgram(v *visit, r api.RunRequest) error {
+func startProgram(v *visit, r api.RunRequest) error {
 	r.NoWait = true
-	x, err := s.clientOf(v).Run(v.r.Context(), r)
+	x, err := v.newClient().Run(v.r.Context(), r)
 	if err != nil {
 		return ownError(err)
 	}

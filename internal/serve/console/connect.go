@@ -43,8 +43,8 @@ var errNotHere = &tool.Error{Kind: tool.Denied, Msg: "this browser is not signed
 	"the upstream was not completed, and nothing was changed; if you began it, sign in to Biplane, and begin it again"}
 
 // browserOf identifies the browser of a visit by its cookie.
-func (s *Server) browserOf(v *visit) (string, error) {
-	c, err := v.r.Cookie(s.cookieName())
+func browserOf(v *visit) (string, error) {
+	c, err := v.r.Cookie(v.server.cookieName())
 	if err != nil || !v.access.SignIn {
 		return "", errNotHere
 	}
@@ -53,9 +53,9 @@ func (s *Server) browserOf(v *visit) (string, error) {
 }
 
 // checkConnects returns an error if a visitor may not sign in to upstreams here.
-func (s *Server) checkConnects(v *visit) error {
+func checkConnects(v *visit) error {
 	switch {
-	case s.cfg.SignIns == nil:
+	case v.server.cfg.SignIns == nil:
 		return tool.Errorf(tool.NotFound, "no upstream can be signed in to here")
 	case !v.access.SignIn:
 		return tool.Errorf(tool.Denied, "without sign-in to Biplane this may be any user of the machine: use the "+
@@ -67,58 +67,58 @@ func (s *Server) checkConnects(v *visit) error {
 }
 
 // showUpstream shows whether the visitor is signed in to an upstream.
-func (s *Server) showUpstream(v *visit) error {
-	if err := s.checkConnects(v); err != nil {
+func showUpstream(v *visit) error {
+	if err := checkConnects(v); err != nil {
 		return err
 	}
-	in, err := s.cfg.SignIns.DescribeSignIn(v.r.Context(), v.who, v.r.PathValue("upstream"))
+	in, err := v.server.cfg.SignIns.DescribeSignIn(v.r.Context(), v.who, v.r.PathValue("upstream"))
 	if err != nil {
 		return err
 	}
-	s.renderPage(v, http.StatusOK, "connect.html", in)
+	v.renderPage(http.StatusOK, "connect.html", in)
 	return nil
 }
 
 // changeSignIn starts a sign-in of the visitor, or signs out. The address of the authorization
 // server is shown as a link, since forms may not lead to other sites.
-func (s *Server) changeSignIn(v *visit) error {
-	if err := s.checkConnects(v); err != nil {
+func changeSignIn(v *visit) error {
+	if err := checkConnects(v); err != nil {
 		return err
 	}
 	upstream := v.r.PathValue("upstream")
 	if v.r.PostForm.Get("action") == "sign-out" {
-		if err := s.cfg.SignIns.EndSignIn(v.r.Context(), v.who, upstream); err != nil {
+		if err := v.server.cfg.SignIns.EndSignIn(v.r.Context(), v.who, upstream); err != nil {
 			return err
 		}
 		http.Redirect(v.w, v.r, "/connect/"+url.PathEscape(upstream), http.StatusSeeOther)
 		return nil
 	}
-	browser, err := s.browserOf(v)
+	browser, err := browserOf(v)
 	if err != nil {
 		return err
 	}
-	in, err := s.cfg.SignIns.BeginSignIn(v.r.Context(), v.who, upstream, browser)
+	in, err := v.server.cfg.SignIns.BeginSignIn(v.r.Context(), v.who, upstream, browser)
 	if err != nil {
 		return err
 	}
 	if u, err := url.Parse(in.URL); err == nil {
 		in.Host = u.Host
 	}
-	s.renderPage(v, http.StatusOK, "connect.html", in)
+	v.renderPage(http.StatusOK, "connect.html", in)
 	return nil
 }
 
 // completeSignIn handles the redirect from an authorization server. Only the principal who began
 // the sign-in can complete it, in the browser in which it began.
-func (s *Server) completeSignIn(v *visit) error {
-	if err := s.checkConnects(v); err != nil {
+func completeSignIn(v *visit) error {
+	if err := checkConnects(v); err != nil {
 		return err
 	}
-	browser, err := s.browserOf(v)
+	browser, err := browserOf(v)
 	if err != nil {
 		return err
 	}
-	upstream, err := s.cfg.SignIns.CompleteSignIn(v.r.Context(), v.who, browser, v.r.URL.Query())
+	upstream, err := v.server.cfg.SignIns.CompleteSignIn(v.r.Context(), v.who, browser, v.r.URL.Query())
 	if err != nil {
 		return err
 	}

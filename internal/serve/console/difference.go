@@ -23,8 +23,8 @@ type comparison struct {
 
 // compareRequests adds a comparison to each pending request, with the newest decided request of
 // the same tool that the visitor may see.
-func (s *Server) compareRequests(v *visit, all []shown) error {
-	earlier, err := s.cfg.Approvals.List(v.r.Context(), approval.Query{Limit: comparedRequests})
+func compareRequests(v *visit, all []shown) error {
+	earlier, err := v.server.cfg.Approvals.List(v.r.Context(), approval.Query{Limit: comparedRequests})
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ const maxNotices = 50
 
 // listWaiting answers with the pending requests that the visitor may see, for notices. It has
 // neither their arguments nor their programs.
-func (s *Server) listWaiting(v *visit) error {
-	all, err := s.cfg.Approvals.List(v.r.Context(),
+func listWaiting(v *visit) error {
+	all, err := v.server.cfg.Approvals.List(v.r.Context(),
 		approval.Query{States: []approval.State{approval.Pending}, Limit: comparedRequests})
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func TestCompareManyRequests(t *testing.T) {
 			Principal: "key:ann", Arguments: long})
 	}
 	d.all[comparedRequests-1].Arguments = json.RawMessage(`{"a":1}`)
-	v := &visit{who: ann, r: httptest.NewRequest(http.MethodGet, "/", nil)}
+	v := &visit{server: New(Config{Approvals: d}), who: ann, r: httptest.NewRequest(http.MethodGet, "/", nil)}
 	var all []shown
 	for range maxTogether {
 		c := shown{Request: approval.Request{Tool: "a.b", State: approval.Pending}}
@@ -41,7 +41,7 @@ func TestCompareManyRequests(t *testing.T) {
 		all = append(all, c)
 	}
 	began := time.Now()
-	if err := New(Config{Approvals: d}).compareRequests(v, all); err != nil {
+	if err := compareRequests(v, all); err != nil {
 		t.Fatalf("compareRequests: %v", err)
 	}
 	if took := time.Since(began); took > 5*time.Second {

@@ -34,7 +34,7 @@ type executionList struct {
 }
 
 // listExecutions shows a page of the executions that the visitor may see.
-func (s *Server) listExecutions(v *visit) error {
+func listExecutions(v *visit) error {
 	q := v.r.URL.Query()
 	d := executionList{States: executionStates, State: q.Get("state"), Session: q.Get("session"), Since: q.Get("since")}
 	f := api.ExecutionFilter{Session: d.Session, Limit: listedExecutions, Before: q.Get("before")}
@@ -48,7 +48,7 @@ func (s *Server) listExecutions(v *visit) error {
 		}
 		f.Since = day
 	}
-	page, err := s.clientOf(v).Executions(v.r.Context(), f)
+	page, err := v.newClient().Executions(v.r.Context(), f)
 	if err != nil {
 		return ownError(err)
 	}
@@ -56,7 +56,7 @@ func (s *Server) listExecutions(v *visit) error {
 		q.Set("before", page.Next)
 		d.Next = "/executions?" + q.Encode()
 	}
-	s.renderPage(v, http.StatusOK, "executions.html", d)
+	v.renderPage(http.StatusOK, "executions.html", d)
 	return nil
 }
 
@@ -93,24 +93,24 @@ type executionData struct {
 }
 
 // showPast shows an execution by its journal.
-func (s *Server) showPast(v *visit) error {
-	d, err := s.clientOf(v).Journal(v.r.Context(), v.r.PathValue("id"))
+func showPast(v *visit) error {
+	d, err := v.newClient().Journal(v.r.Context(), v.r.PathValue("id"))
 	if err != nil {
 		return ownError(err)
 	}
 	q := v.r.URL.Query()
 	var shown *executionData
 	if d.Ended == nil || len(d.Calls) == 0 {
-		shown = s.displayExecution(v, d, parseNumber(q.Get("from"), 0))
-	} else if shown, err = showStep(s, v, d, q.Get("step")); err != nil {
+		shown = displayExecution(v, d, parseNumber(q.Get("from"), 0))
+	} else if shown, err = showStep(v, d, q.Get("step")); err != nil {
 		return err
 	}
-	s.renderPage(v, http.StatusOK, "execution.html", shown)
+	v.renderPage(http.StatusOK, "execution.html", shown)
 	return nil
 }
 
 // displayExecution converts an execution to its displayed form, with the calls from number first.
-func (s *Server) displayExecution(v *visit, x *api.ExecutionDetail, first int) *executionData {
+func displayExecution(v *visit, x *api.ExecutionDetail, first int) *executionData {
 	d := &executionData{ExecutionDetail: x, Live: x.Ended == nil && x.Problem == "", Result: newTree(x.Value)}
 	d.MayStop = d.Live && x.Principal == v.who.ID && v.mayUse("DELETE /executions/{id}")
 	d.MayRun = v.mayUse("POST /executions")
@@ -123,7 +123,7 @@ func (s *Server) displayExecution(v *visit, x *api.ExecutionDetail, first int) *
 		calls = calls[:shownCalls]
 	}
 	d.Rows = timeCalls(x, calls)
-	s.addApprovers(v, d)
+	addApprovers(v, d)
 	d.Lines, d.ProgramCut = colourProgram(x.Program, x.Language)
 	markError(d.Lines, x.Error)
 	d.Elsewhere = placeCalls(d.Lines, d.Rows)
@@ -155,12 +155,12 @@ func timeCalls(x *api.ExecutionDetail, calls []api.ExecutionCall) (rows []*callR
 
 // addApprovers adds who decided on calls that asked. A request belongs to the call with the same
 // tool and arguments.
-func (s *Server) addApprovers(v *visit, d *executionData) {
+func addApprovers(v *visit, d *executionData) {
 	asks := func(r *callRow) bool { return r.Decision == "ask" || r.State == api.CallPending }
 	if !slices.ContainsFunc(d.Rows, asks) {
 		return
 	}
-	all, err := s.clientOf(v).Approvals().List(v.r.Context(),
+	all, err := v.newClient().Approvals().List(v.r.Context(),
 		api.ApprovalFilter{Execution: d.ID, All: true, Limit: shownCalls})
 	d.ApproverBad = problemOf(err)
 	open := map[callKey][]*callRow{} // without a request yet, in their order
@@ -206,13 +206,13 @@ type callData struct {
 
 // showCall shows one call with its arguments and its result. With part=call it shows no frame, for
 // the page of the execution.
-func (s *Server) showCall(v *visit) error {
+func showCall(v *visit) error {
 	n, err := strconv.Atoi(v.r.PathValue("call"))
 	if err != nil || n < 1 {
 		return tool.Errorf(tool.NotFound, "calls are numbered from 1")
 	}
 	id := v.r.PathValue("id")
-	c, err := s.clientOf(v).Call(v.r.Context(), id, n)
+	c, err := v.newClient().Call(v.r.Context(), id, n)
 	if err != nil {
 		return ownError(err)
 	}
@@ -226,17 +226,17 @@ func (s *Server) showCall(v *visit) error {
 	d.ArgumentsUnkept = len(c.Arguments) == 0
 	d.ValueUnkept = len(c.Value) == 0 && c.State == api.CallDone && c.Bytes > 0
 	if v.r.URL.Query().Get("part") == "call" {
-		s.renderPage(v, http.StatusOK, "call-body", d)
+		v.renderPage(http.StatusOK, "call-body", d)
 		return nil
 	}
-	s.renderPage(v, http.StatusOK, "call.html", d)
+	v.renderPage(http.StatusOK, "call.html", d)
 	return nil
 }
 
 // stopExecution stops an execution.
-func (s *Server) stopExecution(v *visit) error {
+func stopExecution(v *visit) error {
 	id := v.r.PathValue("id")
-	if err := s.clientOf(v).StopExecution(v.r.Context(), id); err != nil {
+	if err := v.newClient().StopExecution(v.r.Context(), id); err != nil {
 		return ownError(err)
 	}
 	http.Redirect(v.w, v.r, "/executions/"+url.PathEscape(id), http.StatusSeeOther)

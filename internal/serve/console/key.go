@@ -27,10 +27,10 @@ type group struct {
 }
 
 // showKeys lists the API keys and their groups.
-func (s *Server) showKeys(v *visit) error { return s.listKeys(v, nil) }
+func showKeys(v *visit) error { return listKeys(v, nil) }
 
-func (s *Server) listKeys(v *visit, made *api.Key) error {
-	all, err := s.clientOf(v).Keys().List(v.r.Context())
+func listKeys(v *visit, made *api.Key) error {
+	all, err := v.newClient().Keys().List(v.r.Context())
 	if err != nil {
 		return ownError(err)
 	}
@@ -38,7 +38,7 @@ func (s *Server) listKeys(v *visit, made *api.Key) error {
 		return strings.Compare(strconv.FormatBool(a.State != api.KeyActive),
 			strconv.FormatBool(b.State != api.KeyActive))
 	})
-	s.renderPage(v, http.StatusOK, "keys.html", keysData{Keys: all, Groups: groupsOf(all), Made: made,
+	v.renderPage(http.StatusOK, "keys.html", keysData{Keys: all, Groups: groupsOf(all), Made: made,
 		Roles: identity.Roles()})
 	return nil
 }
@@ -65,14 +65,14 @@ func groupsOf(keys []api.Key) (out []group) {
 }
 
 // changeKeys creates, rotates or revokes a key.
-func (s *Server) changeKeys(v *visit) error {
-	f, c, ctx := v.r.PostForm, s.clientOf(v), v.r.Context()
+func changeKeys(v *visit) error {
+	f, c, ctx := v.r.PostForm, v.newClient(), v.r.Context()
 	name := strings.TrimSpace(f.Get("name"))
 	var made *api.Key
 	var err error
 	switch f.Get("action") {
 	case "create":
-		made, err = s.createKey(v, name)
+		made, err = createKey(v, name)
 	case "rotate":
 		var hours int64
 		if hours, err = readNumber(f.Get("hours"), "hours", 24*30); err == nil {
@@ -93,17 +93,17 @@ func (s *Server) changeKeys(v *visit) error {
 		http.Redirect(v.w, v.r, "/keys", http.StatusSeeOther)
 		return nil
 	}
-	return s.listKeys(v, made) // no redirect, since the key is shown only once
+	return listKeys(v, made) // no redirect, since the key is shown only once
 }
 
 // createKey creates the key that a form describes.
-func (s *Server) createKey(v *visit, name string) (*api.Key, error) {
+func createKey(v *visit, name string) (*api.Key, error) {
 	f := v.r.PostForm
 	days, err := readNumber(f.Get("days"), "days", 3650)
 	if err != nil {
 		return nil, err
 	}
-	return s.clientOf(v).Keys().Create(v.r.Context(), api.KeyRequest{Name: name,
+	return v.newClient().Keys().Create(v.r.Context(), api.KeyRequest{Name: name,
 		Person: strings.TrimSpace(f.Get("person")),
 		Roles:  f["role"], Scopes: f["scope"], Tools: splitNames(f.Get("tools")), Groups: splitNames(f.Get("groups")),
 		ExpiresSeconds: days * int64(24*time.Hour/time.Second)})

@@ -102,18 +102,25 @@ func (t *liveViews) openPage(key viewKey) (view *liveView, leave func()) {
 func (t *liveViews) findChange(view *liveView, past string) (known *change, r *reading, own bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	next := view.next
-	if view.newest != nil && view.newest.version != past {
-		// It is still the newest if another page waits for the one after it.
-		if next != nil && next.past == view.newest.version || time.Since(view.rendered) < t.pauseOf(view) {
-			return view.newest, nil, false
-		}
+	if t.hasNewer(view, past) {
+		return view.newest, nil, false
 	}
-	if next != nil && next.past == past {
-		return nil, next, false
+	if view.next != nil && view.next.past == past {
+		return nil, view.next, false
 	}
 	view.next = &reading{past: past, done: make(chan struct{}), err: errUnread}
 	return nil, view.next, true
+}
+
+// hasNewer reports whether the newest change of a view is to be sent to a page that shows the
+// version past. The execution may have changed since, unless another page waits for its next
+// change; but within the pause after a change, no page reads it again. The caller holds t.mu.
+func (t *liveViews) hasNewer(view *liveView, past string) bool {
+	newest, next := view.newest, view.next
+	if newest == nil || newest.version == past {
+		return false
+	}
+	return next != nil && next.past == newest.version || time.Since(view.rendered) < t.pauseOf(view)
 }
 
 // finishReading passes the change to the pages that wait for it.
@@ -168,18 +175,18 @@ func pauseStream(took time.Duration, views, pages int) time.Duration {
 // streamExecution sends the changing part of an execution's page whenever the execution changes,
 // as server-sent events. The id of an event is the version that it shows, so a browser that
 // connects again misses nothing. Before each event, the visitor's credential is checked again.
-func (s *Server) streamExecution(v *visit) error {
+func streamExecution(v *visit) error {
 	version := cmp.Or(v.r.Header.Get("Last-Event-ID"), v.r.URL.Query().Get("version"), "none")
 	key := newViewKey(v.r.PathValue("id"), v.who)
-	view, leave := s.live.openPage(key)
+	view, leave := v.server.live.openPage(key)
 	defer leave()
 	out := NewStream(v.w)
 	for ends := time.Now().Add(streamTime); time.Now().Before(ends); {
-		c, err := awaitChange(s, v, view, version)
+		c, err := awaitChange(v, view, version)
 		if err != nil && !out.begun {
 			return ownError(err)
 		}
-		if err != nil || len(c.event) == 0 || !hasView(s, v, key) {
+		if err != nil || len(c.event) == 0 || !hasView(v, key) {
 			return nil // the browser connects again, and learns why
 		}
 		if err := out.writeText(c.event); err != nil || c.over {
@@ -190,7 +197,7 @@ func (s *Server) streamExecution(v *visit) error {
 		}
 		version = c.version
 		select {
-		case <-time.After(s.live.pausePages(view)):
+		case <-time.After(v.server.live.pausePages(view)):
 		case <-v.r.Context().Done():
 			return nil
 		}
@@ -199,8 +206,8 @@ func (s *Server) streamExecution(v *visit) error {
 }
 
 // hasView reports whether the visitor's credential is still valid, with unchanged rights.
-func hasView(s *Server, v *visit, key viewKey) bool {
-	p, err := s.authenticate(v.r, v.access, false)
+func hasView(v *visit, key viewKey) bool {
+	p, err := v.server.authenticate(v.r, v.access, false)
 	if err != nil {
 		return false
 	}
@@ -209,14 +216,14 @@ func hasView(s *Server, v *visit, key viewKey) bool {
 
 // awaitChange returns the change after the version past. It has the same version if there was none
 // for a while. If the page that reads the change is closed or fails, another one reads it.
-func awaitChange(s *Server, v *visit, view *liveView, past string) (*change, error) {
+func awaitChange(v *visit, view *liveView, past string) (*change, error) {
 	for {
-		known, r, own := s.live.findChange(view, past)
+		known, r, own := v.server.live.findChange(view, past)
 		switch {
 		case known != nil:
 			return known, nil
 		case own:
-			return readChange(s, v, view, r)
+			return readChange(v, view, r)
 		}
 		select {
 		case <-r.done:
@@ -230,10 +237,10 @@ func awaitChange(s *Server, v *visit, view *liveView, past string) (*change, err
 }
 
 // readChange carries out a reading.
-func readChange(s *Server, v *visit, view *liveView, r *reading) (*change, error) {
-	defer s.live.finishReading(view, r)
+func readChange(v *visit, view *liveView, r *reading) (*change, error) {
+	defer v.server.live.finishReading(view, r)
 	began := time.Now()
-	x, err := s.clientOf(v).Watch(v.r.Context(), view.key.execution, r.past)
+	x, err := v.newClient().Watch(v.r.Context(), view.key.execution, r.past)
 	if err != nil {
 		r.err = err
 		return nil, err
@@ -242,7 +249,7 @@ func readChange(s *Server, v *visit, view *liveView, r *reading) (*change, error
 	switch {
 	case x.Version != r.past:
 		rendering := time.Now()
-		text, err := s.renderPart(v, "execution-live", s.displayExecution(v, x, 1))
+		text, err := v.renderPart("execution-live", displayExecution(v, x, 1))
 		if err != nil {
 			r.err = err
 			return nil, err

@@ -37,10 +37,10 @@ type overviewData struct {
 }
 
 // showOverview shows the first page. A part that can't be read says why, and the others are shown.
-func (s *Server) showOverview(v *visit) error {
+func showOverview(v *visit) error {
 	ctx, cancel := context.WithTimeout(v.r.Context(), overviewTime)
 	defer cancel()
-	c := s.clientOf(v)
+	c := v.newClient()
 	status, err := c.Status(ctx)
 	if err != nil {
 		return ownError(err)
@@ -67,7 +67,7 @@ func (s *Server) showOverview(v *visit) error {
 		d.Calls = newChart("Calls", dailyPoints(use, from, func(l *api.UsageLine) int64 { return l.Calls }))
 		d.Saved = newChart("Tokens saved", dailyPoints(use, from, func(l *api.UsageLine) int64 { return l.Saved }))
 	}
-	s.renderPage(v, http.StatusOK, "overview.html", d)
+	v.renderPage(http.StatusOK, "overview.html", d)
 	return nil
 }
 

@@ -30,8 +30,8 @@ type policyEdit struct {
 }
 
 // showPolicyFile shows a file of the policies in force, to edit.
-func showPolicyFile(s *Server, v *visit) error {
-	files, err := api.PolicyFolder{Client: s.clientOf(v)}.ReadFiles(v.r.Context())
+func showPolicyFile(v *visit) error {
+	files, err := api.PolicyFolder{Client: v.newClient()}.ReadFiles(v.r.Context())
 	if err != nil {
 		return ownError(err)
 	}
@@ -47,7 +47,7 @@ func showPolicyFile(s *Server, v *visit) error {
 		return tool.Errorf(tool.NotFound, "there is no file %s among the policies", tool.VisibleLine(d.Name))
 	}
 	d.MaySave = files.Fixed == "" && d.Notice == "" && v.mayUse(editPolicyRoute)
-	s.renderPage(v, http.StatusOK, "policy-edit.html", d)
+	v.renderPage(http.StatusOK, "policy-edit.html", d)
 	return nil
 }
 
@@ -65,9 +65,9 @@ func noticeHidden(text string) string {
 
 // editPolicy shows the mistakes in changed policies, and what they would have decided on recorded
 // calls. It saves them only after it has shown this for the same text.
-func editPolicy(s *Server, v *visit) error {
-	f, c, ctx := v.r.PostForm, s.clientOf(v), v.r.Context()
-	d, next, err := readPolicyForm(s, v)
+func editPolicy(v *visit) error {
+	f, c, ctx := v.r.PostForm, v.newClient(), v.r.Context()
+	d, next, err := readPolicyForm(v)
 	if err != nil {
 		return err
 	}
@@ -95,14 +95,14 @@ func editPolicy(s *Server, v *visit) error {
 			return ownError(err)
 		}
 	}
-	s.renderPage(v, http.StatusOK, "policy-edit.html", d)
+	v.renderPage(http.StatusOK, "policy-edit.html", d)
 	return nil
 }
 
 // readPolicyForm returns the content of the form, and the policies with the file in it.
-func readPolicyForm(s *Server, v *visit) (*policyEdit, []api.PolicyFile, error) {
+func readPolicyForm(v *visit) (*policyEdit, []api.PolicyFile, error) {
 	f := v.r.PostForm
-	files, err := api.PolicyFolder{Client: s.clientOf(v)}.ReadFiles(v.r.Context())
+	files, err := api.PolicyFolder{Client: v.newClient()}.ReadFiles(v.r.Context())
 	if err != nil {
 		return nil, nil, ownError(err)
 	}

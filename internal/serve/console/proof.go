@@ -26,8 +26,8 @@ func (d *proofData) checkProof() {
 
 // proveRecord makes a proof that a record is in the log, and checks it. For a download, it answers
 // with the proof as a file.
-func proveRecord(s *Server, v *visit) error {
-	id, c := v.r.PathValue("record"), s.clientOf(v)
+func proveRecord(v *visit) error {
+	id, c := v.r.PathValue("record"), v.newClient()
 	p, err := c.Audit().ProveRecord(v.r.Context(), id, "")
 	if err != nil {
 		return ownError(err)
@@ -45,23 +45,23 @@ func proveRecord(s *Server, v *visit) error {
 	}
 	d := &proofData{Record: id, Proof: p.Proof, Key: state.Key}
 	d.checkProof()
-	s.renderPage(v, http.StatusOK, "proof.html", d)
+	v.renderPage(http.StatusOK, "proof.html", d)
 	return nil
 }
 
 // showProofForm shows the form to check a proof.
-func showProofForm(s *Server, v *visit) error {
-	state, err := s.clientOf(v).Audit().ReadState(v.r.Context())
+func showProofForm(v *visit) error {
+	state, err := v.newClient().Audit().ReadState(v.r.Context())
 	if err != nil {
 		return ownError(err)
 	}
-	s.renderPage(v, http.StatusOK, "proof.html", &proofData{Key: state.Key})
+	v.renderPage(http.StatusOK, "proof.html", &proofData{Key: state.Key})
 	return nil
 }
 
 // checkProofForm checks the proof of the form.
-func checkProofForm(s *Server, v *visit) error {
-	if _, err := s.clientOf(v).Audit().ReadState(v.r.Context()); err != nil { // only auditors use the page
+func checkProofForm(v *visit) error {
+	if _, err := v.newClient().Audit().ReadState(v.r.Context()); err != nil { // only auditors use the page
 		return ownError(err)
 	}
 	f := v.r.PostForm
@@ -70,6 +70,6 @@ func checkProofForm(s *Server, v *visit) error {
 		return tool.Errorf(tool.Invalid, "paste a proof, and the public key of the record")
 	}
 	d.checkProof()
-	s.renderPage(v, http.StatusOK, "proof.html", d)
+	v.renderPage(http.StatusOK, "proof.html", d)
 	return nil
 }

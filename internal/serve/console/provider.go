@@ -30,58 +30,58 @@ const attemptSeconds = 600
 
 // setAttempt stores a sign-in that has begun in the browser. The browser must send it when it comes
 // from the provider's site, so its cookie is not a strict one.
-func setAttempt(s *Server, v *visit, value string, maxAge int) {
+func setAttempt(v *visit, value string, maxAge int) {
 	http.SetCookie(v.w, &http.Cookie{
-		Name: s.cookieName() + "-sign-in", Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true,
-		Secure: s.cfg.Secure, SameSite: http.SameSiteLaxMode,
+		Name: v.server.cookieName() + "-sign-in", Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true,
+		Secure: v.server.cfg.Secure, SameSite: http.SameSiteLaxMode,
 	})
 }
 
 // providerName returns the name of the identity provider at which people sign in; empty if there is
 // none.
-func providerName(s *Server, v *visit) string {
-	if s.cfg.Provider == nil || !v.access.SignIn {
+func providerName(v *visit) string {
+	if v.server.cfg.Provider == nil || !v.access.SignIn {
 		return ""
 	}
-	return s.cfg.Provider.ProviderName()
+	return v.server.cfg.Provider.ProviderName()
 }
 
 // beginAtProvider sends the browser to the identity provider.
-func beginAtProvider(s *Server, v *visit) error {
-	if providerName(s, v) == "" {
+func beginAtProvider(v *visit) error {
+	if providerName(v) == "" {
 		return tool.Errorf(tool.NotFound, "no identity provider is configured: sign in with an API key")
 	}
-	address, attempt, err := s.cfg.Provider.BeginSignIn(v.r.Context(), safeNext(v.r.URL.Query().Get("next")))
+	address, attempt, err := v.server.cfg.Provider.BeginSignIn(v.r.Context(), safeNext(v.r.URL.Query().Get("next")))
 	if err != nil {
 		return err
 	}
-	setAttempt(s, v, attempt, attemptSeconds)
+	setAttempt(v, attempt, attemptSeconds)
 	http.Redirect(v.w, v.r, address, http.StatusSeeOther)
 	return nil
 }
 
 // finishAtProvider signs in a browser that comes back from the identity provider. Its page loads
 // the next one, since browsers don't send the session's cookie along a redirect from another site.
-func finishAtProvider(s *Server, v *visit) error {
-	if providerName(s, v) == "" {
+func finishAtProvider(v *visit) error {
+	if providerName(v) == "" {
 		return tool.Errorf(tool.NotFound, "no identity provider is configured: sign in with an API key")
 	}
 	attempt := ""
-	if c, err := v.r.Cookie(s.cookieName() + "-sign-in"); err == nil {
+	if c, err := v.r.Cookie(v.server.cookieName() + "-sign-in"); err == nil {
 		attempt = c.Value
 	}
-	setAttempt(s, v, "", -1)
-	credential, next, err := s.cfg.Provider.FinishSignIn(v.r, attempt)
+	setAttempt(v, "", -1)
+	credential, next, err := v.server.cfg.Provider.FinishSignIn(v.r, attempt)
 	var who tool.Principal
 	if err == nil {
 		who, err = v.access.Gate.Who(withCredential(v.r, credential), false)
 	}
 	if err != nil {
-		showRefusal(s, v, "/", err)
+		showRefusal(v, "/", err)
 		return nil
 	}
-	beginSession(s, v, who.ID, credential)
+	beginSession(v, who.ID, credential)
 	v.w.Header().Set("Refresh", "0; url="+safeNext(next))
-	s.renderPage(v, http.StatusOK, "again.html", safeNext(next))
+	v.renderPage(http.StatusOK, "again.html", safeNext(next))
 	return nil
 }

@@ -36,7 +36,7 @@ type recordList struct {
 var auditFilters = []string{"kind", "principal", "tool", "upstream", "execution", "outcome", "effect"}
 
 // listRecords shows a page of the audit record.
-func (s *Server) listRecords(v *visit) error {
+func listRecords(v *visit) error {
 	q := v.r.URL.Query()
 	f := api.AuditQuery{Kind: q.Get("kind"), Principal: q.Get("principal"), Tool: q.Get("tool"),
 		Upstream: q.Get("upstream"), Execution: q.Get("execution"), Outcome: q.Get("outcome"), Effect: q.Get("effect"),
@@ -50,7 +50,7 @@ func (s *Server) listRecords(v *visit) error {
 			*to = day
 		}
 	}
-	c := s.clientOf(v)
+	c := v.newClient()
 	all, err := c.Audit().ListRecords(v.r.Context(), f)
 	if err != nil {
 		return ownError(err)
@@ -67,7 +67,7 @@ func (s *Server) listRecords(v *visit) error {
 	}
 	d.State, err = c.Audit().ReadState(v.r.Context())
 	d.StateBad = problemOf(err)
-	s.renderPage(v, http.StatusOK, "audit.html", d)
+	v.renderPage(http.StatusOK, "audit.html", d)
 	return nil
 }
 
@@ -77,12 +77,12 @@ type recordData struct {
 }
 
 // showRecord shows one record.
-func (s *Server) showRecord(v *visit) error {
-	r, err := s.clientOf(v).Audit().ReadRecord(v.r.Context(), v.r.PathValue("record"))
+func showRecord(v *visit) error {
+	r, err := v.newClient().Audit().ReadRecord(v.r.Context(), v.r.PathValue("record"))
 	if err != nil {
 		return ownError(err)
 	}
-	s.renderPage(v, http.StatusOK, "record.html",
+	v.renderPage(http.StatusOK, "record.html",
 		recordData{r, payloadTree(r.Arguments), payloadTree(r.Result), payloadTree(r.Error)})
 	return nil
 }
@@ -95,18 +95,18 @@ func payloadTree(p *api.AuditPayload) *tree {
 }
 
 // verifyRecord verifies the whole record, and shows the result.
-func (s *Server) verifyRecord(v *visit) error {
-	report, err := s.clientOf(v).Audit().Verify(v.r.Context())
+func verifyRecord(v *visit) error {
+	report, err := v.newClient().Audit().Verify(v.r.Context())
 	if err != nil {
 		return ownError(err)
 	}
-	s.renderPage(v, http.StatusOK, "verify.html", report)
+	v.renderPage(http.StatusOK, "verify.html", report)
 	return nil
 }
 
 // exportRecord answers with the records of some days, as CSV or, with format=ocsf, as JSON lines in
 // the Open Cybersecurity Schema Framework.
-func (s *Server) exportRecord(v *visit) error {
+func exportRecord(v *visit) error {
 	q := v.r.URL.Query()
 	until := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
 	from := until.AddDate(0, 0, -31)
@@ -123,7 +123,7 @@ func (s *Server) exportRecord(v *visit) error {
 	if q.Get("format") == "ocsf" {
 		format, name = "ocsf", "audit.ocsf.jsonl"
 	}
-	return s.passOn(v, "/audit/export", url.Values{"format": {format}, "since": {from.Format(time.RFC3339)},
+	return v.passOn("/audit/export", url.Values{"format": {format}, "since": {from.Format(time.RFC3339)},
 		"until": {until.Format(time.RFC3339)}}, name)
 }
 
@@ -149,7 +149,7 @@ type usageRow struct {
 var usageGroups = []string{"principal", "person", "agent", "client", "upstream", "tool", "day", "month"}
 
 // usageOf reads the usage that a query asks for.
-func (s *Server) usageOf(v *visit) (*usageData, error) {
+func usageOf(v *visit) (*usageData, error) {
 	q := v.r.URL.Query()
 	d := &usageData{Groups: usageGroups, By: cmp.Or(q.Get("by"), "tool"), Days: cmp.Or(q.Get("days"), "30")}
 	if !slices.Contains(usageGroups, d.By) {
@@ -160,7 +160,7 @@ func (s *Server) usageOf(v *visit) (*usageData, error) {
 		return nil, tool.Errorf(tool.Invalid, "days must be a number from 1 to 366")
 	}
 	from := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1-days)
-	u, err := s.clientOf(v).Usage(v.r.Context(), api.UsageQuery{From: from, By: []string{d.By}})
+	u, err := v.newClient().Usage(v.r.Context(), api.UsageQuery{From: from, By: []string{d.By}})
 	if err != nil {
 		return nil, ownError(err)
 	}
@@ -169,13 +169,13 @@ func (s *Server) usageOf(v *visit) (*usageData, error) {
 }
 
 // showUsage shows usage as a table and charts, or as CSV with format=csv.
-func (s *Server) showUsage(v *visit) error {
-	d, err := s.usageOf(v)
+func showUsage(v *visit) error {
+	d, err := usageOf(v)
 	if err != nil {
 		return err
 	}
 	if v.r.URL.Query().Get("format") == "csv" {
-		return s.writeUsage(v, d)
+		return writeUsage(v, d)
 	}
 	lines := d.Lines
 	if len(lines) > maxUsageLines {
@@ -188,7 +188,7 @@ func (s *Server) showUsage(v *visit) error {
 	for i := range lines {
 		d.Rows = append(d.Rows, usageRow{lines[i], lines[i].Value(d.By), int(lines[i].Calls * 1000 / most)})
 	}
-	c := s.clientOf(v)
+	c := v.newClient()
 	from := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1-chartDays)
 	daily, err := c.Usage(v.r.Context(), api.UsageQuery{From: from, By: []string{"day"}})
 	if err != nil {
@@ -200,13 +200,13 @@ func (s *Server) showUsage(v *visit) error {
 		d.Unused, err = listIdle(v.r.Context(), c, d.Lines)
 		d.UnusedBad = problemOf(err)
 	}
-	s.renderPage(v, http.StatusOK, "usage.html", d)
+	v.renderPage(http.StatusOK, "usage.html", d)
 	return nil
 }
 
 // writeUsage answers with lines of usage as CSV. Values that a spreadsheet would run as a formula
 // begin with an apostrophe.
-func (s *Server) writeUsage(v *visit, d *usageData) error {
+func writeUsage(v *visit, d *usageData) error {
 	v.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	v.w.Header().Set("Content-Disposition", `attachment; filename="usage.csv"`)
 	w := csv.NewWriter(v.w)
@@ -253,8 +253,8 @@ var matrixRoles = []string{"user", "approver", "auditor", "admin"}
 
 // showPolicy shows the policies in force, the access matrix of some tools and, for a question, the
 // decision on a call.
-func (s *Server) showPolicy(v *visit) error {
-	c, ctx, q := s.clientOf(v), v.r.Context(), v.r.URL.Query()
+func showPolicy(v *visit) error {
+	c, ctx, q := v.newClient(), v.r.Context(), v.r.URL.Query()
 	report, err := c.Policies().Check(ctx, nil)
 	if err != nil {
 		return ownError(err)
@@ -278,10 +278,10 @@ func (s *Server) showPolicy(v *visit) error {
 			return ownError(err)
 		}
 	}
-	if err := s.addMatrix(v, d); err != nil {
+	if err := addMatrix(v, d); err != nil {
 		return err
 	}
-	s.renderPage(v, http.StatusOK, "policy.html", d)
+	v.renderPage(http.StatusOK, "policy.html", d)
 	return nil
 }
 
@@ -289,8 +289,8 @@ func (s *Server) showPolicy(v *visit) error {
 const exampleID = "key:example"
 
 // addMatrix adds the effects for a page of tools.
-func (s *Server) addMatrix(v *visit, d *policyData) error {
-	c, ctx := s.clientOf(v), v.r.Context()
+func addMatrix(v *visit, d *policyData) error {
+	c, ctx := v.newClient(), v.r.Context()
 	tools, err := c.Tools(ctx)
 	if err != nil {
 		return ownError(err)

@@ -26,8 +26,8 @@ func sandboxPage(id string) string { return "/sandboxes/" + url.PathEscape(id) }
 
 // showSandbox shows a sandbox of the visitor. It shows a folder of its files only if the address
 // names one: that wakes the sandbox.
-func showSandbox(s *Server, v *visit) error {
-	c, id, dir := s.clientOf(v).OwnSandboxes(), v.r.PathValue("sandbox"), v.r.URL.Query().Get("dir")
+func showSandbox(v *visit) error {
+	c, id, dir := v.newClient().OwnSandboxes(), v.r.PathValue("sandbox"), v.r.URL.Query().Get("dir")
 	d := sandboxData{MayChange: v.mayUse("POST /me/sandboxes/{sandbox}/{operation}")}
 	if dir != "" {
 		d.Folder = newFolder(path.Clean("/"+dir), d.MayChange)
@@ -40,7 +40,7 @@ func showSandbox(s *Server, v *visit) error {
 	if d.OwnSandbox = x; d.Folder != nil {
 		d.Folder.Page = sandboxPage(x.ID)
 	}
-	s.renderPage(v, http.StatusOK, "sandbox.html", d)
+	v.renderPage(http.StatusOK, "sandbox.html", d)
 	return nil
 }
 
@@ -63,8 +63,8 @@ func (f *folder) listSandbox(ctx context.Context, c api.SandboxClient, id string
 }
 
 // changeSandbox suspends, resumes or ends a sandbox of the visitor.
-func changeSandbox(s *Server, v *visit) error {
-	c, id, to := s.clientOf(v).OwnSandboxes(), v.r.PathValue("sandbox"), "/sessions"
+func changeSandbox(v *visit) error {
+	c, id, to := v.newClient().OwnSandboxes(), v.r.PathValue("sandbox"), "/sessions"
 	var err error
 	switch v.r.PostForm.Get("action") {
 	case "suspend":
@@ -89,12 +89,12 @@ func changeSandbox(s *Server, v *visit) error {
 }
 
 // uploadToSandbox stores a file of the form in a folder of a sandbox.
-func uploadToSandbox(s *Server, v *visit) error {
+func uploadToSandbox(v *visit) error {
 	name, data, err := readUpload(v)
 	if err != nil {
 		return err
 	}
-	c, id, dir := s.clientOf(v).OwnSandboxes(), v.r.PathValue("sandbox"), path.Clean("/"+v.r.URL.Query().Get("dir"))
+	c, id, dir := v.newClient().OwnSandboxes(), v.r.PathValue("sandbox"), path.Clean("/"+v.r.URL.Query().Get("dir"))
 	for first := true; first || len(data) > 0; first = false {
 		part := data[:min(len(data), sandboxPart)]
 		data = data[len(part):]
@@ -113,10 +113,10 @@ func uploadToSandbox(s *Server, v *visit) error {
 
 // downloadFromSandbox answers with a file of a sandbox, to save. It reads the file in parts. If one
 // can't be read, the browser sees that the file is incomplete.
-func downloadFromSandbox(s *Server, v *visit) error {
+func downloadFromSandbox(v *visit) error {
 	name := path.Clean("/" + v.r.URL.Query().Get("path"))
 	for offset := int64(0); ; {
-		a, err := s.clientOf(v).OwnSandboxes().UseSandbox(v.r.Context(), v.r.PathValue("sandbox"), "read",
+		a, err := v.newClient().OwnSandboxes().UseSandbox(v.r.Context(), v.r.PathValue("sandbox"), "read",
 			api.SandboxOperation{Path: name, Offset: &offset, Length: sandboxPart})
 		if err == nil && offset == 0 && a.File != nil && a.File.Size > downloadBytes {
 			return tool.Errorf(tool.Limit, "the file is larger than %d MiB: copy it on the command line, with "+
@@ -126,7 +126,7 @@ func downloadFromSandbox(s *Server, v *visit) error {
 			return ownError(err)
 		}
 		if err != nil || offset > downloadBytes {
-			s.cfg.Log.Warn("a download from a sandbox ended early", "err", err)
+			v.server.cfg.Log.Warn("a download from a sandbox ended early", "err", err)
 			panic(http.ErrAbortHandler)
 		}
 		data := a.Base64

@@ -143,14 +143,14 @@ func withCredential(r *http.Request, credential string) *http.Request {
 
 // toSignIn redirects to the sign-in form. A browser that follows a link from another site doesn't
 // send the cookie: it is asked to reload the page from here, once.
-func (s *Server) toSignIn(v *visit) error {
+func toSignIn(v *visit) error {
 	next := v.r.URL.RequestURI()
 	if v.r.Method != http.MethodGet {
 		next = "/"
 	}
 	if v.r.Header.Get("Sec-Fetch-Site") == "cross-site" && v.r.Header.Get("Sec-Fetch-Mode") == "navigate" {
 		v.w.Header().Set("Refresh", "0; url="+safeNext(next))
-		s.renderPage(v, http.StatusOK, "again.html", safeNext(next))
+		v.renderPage(http.StatusOK, "again.html", safeNext(next))
 		return nil
 	}
 	if v.r.URL.Path == connectedPath { // its code must not pass through other pages
@@ -194,18 +194,18 @@ type signInData struct {
 	Provider      string // name of the identity provider; empty: none
 }
 
-func (s *Server) signInForm(v *visit) error {
+func signInForm(v *visit) error {
 	if !v.access.SignIn {
 		http.Redirect(v.w, v.r, "/", http.StatusSeeOther)
 		return nil
 	}
-	s.renderPage(v, http.StatusOK, "sign-in.html", signInData{Next: safeNext(v.r.URL.Query().Get("next")),
-		Provider: providerName(s, v)})
+	v.renderPage(http.StatusOK, "sign-in.html", signInData{Next: safeNext(v.r.URL.Query().Get("next")),
+		Provider: providerName(v)})
 	return nil
 }
 
 // signIn handles the form with an API key or an access token.
-func (s *Server) signIn(v *visit) error {
+func signIn(v *visit) error {
 	next, credential := safeNext(v.r.PostForm.Get("next")), strings.TrimSpace(v.r.PostForm.Get("key"))
 	if !v.access.SignIn {
 		return tool.Errorf(tool.Invalid, "sign-in is not configured")
@@ -215,33 +215,33 @@ func (s *Server) signIn(v *visit) error {
 	}
 	who, err := v.access.Gate.Who(withCredential(v.r, credential), false)
 	if err != nil {
-		showRefusal(s, v, next, err)
+		showRefusal(v, next, err)
 		return nil
 	}
-	beginSession(s, v, who.ID, credential)
+	beginSession(v, who.ID, credential)
 	http.Redirect(v.w, v.r, next, http.StatusSeeOther)
 	return nil
 }
 
 // showRefusal shows the sign-in form again, with the reason why a sign-in failed.
-func showRefusal(s *Server, v *visit, next string, err error) {
+func showRefusal(v *visit, next string, err error) {
 	status := http.StatusInternalServerError
 	if no := (*identity.Refusal)(nil); errors.As(err, &no) {
 		status = no.Status
 	}
-	s.renderPage(v, status, "sign-in.html", signInData{Next: next, Problem: tool.AsError(err).Msg,
-		Provider: providerName(s, v)})
+	v.renderPage(status, "sign-in.html", signInData{Next: next, Problem: tool.AsError(err).Msg,
+		Provider: providerName(v)})
 }
 
 // beginSession begins a session of a principal, instead of the browser's previous one.
-func beginSession(s *Server, v *visit, principal, credential string) {
-	s.endSession(v.r)
-	s.setCookie(v, s.sessions.createSession(principal, credential), int(sessionLife.Seconds()))
+func beginSession(v *visit, principal, credential string) {
+	v.server.endSession(v.r)
+	v.server.setCookie(v, v.server.sessions.createSession(principal, credential), int(sessionLife.Seconds()))
 }
 
-func (s *Server) signOut(v *visit) error {
-	s.endSession(v.r)
-	s.setCookie(v, "", -1)
+func signOut(v *visit) error {
+	v.server.endSession(v.r)
+	v.server.setCookie(v, "", -1)
 	http.Redirect(v.w, v.r, "/sign-in", http.StatusSeeOther)
 	return nil
 }

@@ -17,19 +17,19 @@ type sessionList struct {
 }
 
 // listSessions shows the sessions that the visitor may see.
-func (s *Server) listSessions(v *visit) error {
-	all, err := s.clientOf(v).Sessions().List(v.r.Context())
+func listSessions(v *visit) error {
+	all, err := v.newClient().Sessions().List(v.r.Context())
 	if err != nil {
 		return ownError(err)
 	}
 	d := sessionList{Sessions: all}
 	if v.mayUse("GET /me/sandboxes") {
-		d.Sandboxes, err = s.clientOf(v).OwnSandboxes().ListSandboxes(v.r.Context())
+		d.Sandboxes, err = v.newClient().OwnSandboxes().ListSandboxes(v.r.Context())
 		if err != nil && tool.AsError(ownError(err)).Kind != tool.Unavailable {
 			d.SandboxBad = problemOf(err)
 		}
 	}
-	s.renderPage(v, http.StatusOK, "sessions.html", d)
+	v.renderPage(http.StatusOK, "sessions.html", d)
 	return nil
 }
 
@@ -40,8 +40,8 @@ type sessionData struct {
 }
 
 // showSession shows a session and a directory of its files.
-func (s *Server) showSession(v *visit) error {
-	c, name := s.clientOf(v), v.r.PathValue("session")
+func showSession(v *visit) error {
+	c, name := v.newClient(), v.r.PathValue("session")
 	x, err := c.Sessions().Get(v.r.Context(), name)
 	if err != nil {
 		return ownError(err)
@@ -58,20 +58,20 @@ func (s *Server) showSession(v *visit) error {
 		d.Folder.Entries = append(d.Folder.Entries, entry{Name: e.Name, Path: path.Join(dir, e.Name), Dir: e.Dir,
 			File: !e.Dir})
 	}
-	s.renderPage(v, http.StatusOK, "session.html", d)
+	v.renderPage(http.StatusOK, "session.html", d)
 	return nil
 }
 
 // downloadFile answers with a file of a session, to save.
-func (s *Server) downloadFile(v *visit) error {
+func downloadFile(v *visit) error {
 	name := v.r.URL.Query().Get("path")
-	return s.passOn(v, "/sessions/"+url.PathEscape(v.r.PathValue("session"))+"/files", url.Values{"path": {name}},
+	return v.passOn("/sessions/"+url.PathEscape(v.r.PathValue("session"))+"/files", url.Values{"path": {name}},
 		path.Base(path.Clean("/"+name)))
 }
 
 // changeSession suspends, resumes, forks or ends a session.
-func (s *Server) changeSession(v *visit) error {
-	c, name, f := s.clientOf(v), v.r.PathValue("session"), v.r.PostForm
+func changeSession(v *visit) error {
+	c, name, f := v.newClient(), v.r.PathValue("session"), v.r.PostForm
 	switch f.Get("action") {
 	case "suspend", "resume":
 		change := c.Sessions().Suspend

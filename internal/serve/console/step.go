@@ -86,15 +86,15 @@ func newStepBar(x *api.ExecutionDetail, step string) (*stepBar, []moment, error)
 }
 
 // showStep shows an execution as it was at a step of its timeline.
-func showStep(s *Server, v *visit, x *api.ExecutionDetail, step string) (*executionData, error) {
+func showStep(v *visit, x *api.ExecutionDetail, step string) (*executionData, error) {
 	b, past, err := newStepBar(x, step)
 	if err != nil {
 		return nil, err
 	}
 	from := parseNumber(v.r.URL.Query().Get("from"), 0)
 	if !b.On {
-		s.timelines.findTimeline(keyOf(v, x)).addLines(x)
-		d := s.displayExecution(v, x, from)
+		v.server.timelines.findTimeline(keyOf(v, x)).addLines(x)
+		d := displayExecution(v, x, from)
 		b.Text, d.Steps = "the end", b
 		return d, nil
 	}
@@ -102,9 +102,9 @@ func showStep(s *Server, v *visit, x *api.ExecutionDetail, step string) (*execut
 	if made := len(x.Calls); made > shownCalls && from == 0 {
 		from = made - shownCalls + 1
 	}
-	b.Console = rewindConsole(s, v, x)
+	b.Console = rewindConsole(v, x)
 	x.Error, x.Value, x.Problem, x.Ended = nil, nil, "", cmp.Or(x.Ended, &now)
-	d := s.displayExecution(v, x, from)
+	d := displayExecution(v, x, from)
 	d.Steps = b
 	at := int(min(max(now.Sub(x.Started).Milliseconds(), 0), x.MS) * 1000 / max(x.MS, 1))
 	for _, r := range d.Rows {
@@ -139,13 +139,13 @@ func rewindCalls(x *api.ExecutionDetail, past []moment) time.Time {
 // rewindConsole leaves only the lines that the program had written when it made the last of the
 // calls, and adds the lines of the calls. The journal has neither, so the program is replayed. It
 // returns why that is not possible, and then leaves no lines.
-func rewindConsole(s *Server, v *visit, x *api.ExecutionDetail) string {
+func rewindConsole(v *visit, x *api.ExecutionDetail) string {
 	lines := x.Console
 	x.Console = nil
 	if len(x.Calls) == 0 {
 		return "" // shown from the first call on
 	}
-	t, why := timelineOf(s, v, x)
+	t, why := timelineOf(v, x)
 	if why != "" {
 		if len(lines) == 0 {
 			return ""

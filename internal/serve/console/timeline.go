@@ -60,15 +60,15 @@ func keyOf(v *visit, x *api.ExecutionDetail) timelineKey {
 
 // timelineOf returns the timeline of an execution, after a replay if it is not kept. If there is
 // none, it returns why.
-func timelineOf(s *Server, v *visit, x *api.ExecutionDetail) (timeline, string) {
+func timelineOf(v *visit, x *api.ExecutionDetail) (timeline, string) {
 	key := keyOf(v, x)
-	if found := s.timelines.findTimeline(key); found != nil {
+	if found := v.server.timelines.findTimeline(key); found != nil {
 		return found, ""
 	}
 	if !v.mayUse("POST /executions/{id}/replay") {
 		return nil, "Your role can't replay executions, which is how the lines of a step are found."
 	}
-	r, err := s.clientOf(v).Replay(v.r.Context(), x.ID, api.ReplayRequest{})
+	r, err := v.newClient().Replay(v.r.Context(), x.ID, api.ReplayRequest{})
 	if err != nil {
 		return nil, problemOf(err)
 	}
@@ -79,7 +79,7 @@ func timelineOf(s *Server, v *visit, x *api.ExecutionDetail) (timeline, string) 
 			out[c.Recorded] = place{c.Line, c.Lines}
 		}
 	}
-	s.timelines.keepTimeline(key, out)
+	v.server.timelines.keepTimeline(key, out)
 	return out, ""
 }
 

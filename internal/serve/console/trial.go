@@ -33,8 +33,8 @@ type trialDifference struct {
 
 // tryProgram runs a program against the recorded answers of an execution, and shows the result
 // below the form.
-func tryProgram(s *Server, v *visit, d *playground) error {
-	c, ctx := s.clientOf(v), v.r.Context()
+func tryProgram(v *visit, d *playground) error {
+	c, ctx := v.newClient(), v.r.Context()
 	x, err := c.Journal(ctx, d.Execution)
 	if err != nil {
 		return ownError(err)
@@ -44,7 +44,7 @@ func tryProgram(s *Server, v *visit, d *playground) error {
 		return ownError(err)
 	}
 	d.Trial = newTrial(x, r, d.Code)
-	return renderPlayground(s, v, d)
+	return renderPlayground(v, d)
 }
 
 // newTrial returns the result of a program for the page.

@@ -42,13 +42,13 @@ func readUpload(v *visit) (name string, data []byte, err error) {
 }
 
 // uploadFile stores a file of the form in a directory of a session.
-func uploadFile(s *Server, v *visit) error {
+func uploadFile(v *visit) error {
 	name, data, err := readUpload(v)
 	if err != nil {
 		return err
 	}
 	session, dir := v.r.PathValue("session"), path.Clean("/"+v.r.URL.Query().Get("dir"))
-	err = s.clientOf(v).Sessions().WriteFile(v.r.Context(), session, path.Join(dir, name), bytes.NewReader(data))
+	err = v.newClient().Sessions().WriteFile(v.r.Context(), session, path.Join(dir, name), bytes.NewReader(data))
 	if err != nil {
 		return ownError(err)
 	}

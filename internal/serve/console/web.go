@@ -136,7 +136,7 @@ func ListPaths() (out []string) {
 type page struct {
 	pattern string
 	access  access
-	serve   func(*Server, *visit) error
+	serve   func(*visit) error
 }
 
 // An access says who may see a page. What a page contains, and what its forms do, is decided by the
@@ -153,54 +153,54 @@ const (
 // listPages returns the table of pages.
 func listPages() []page {
 	return []page{
-		{"GET /{$}", looks, (*Server).showOverview},
-		{"GET /executions", looks, (*Server).listExecutions},
-		{"GET /executions/{id}", looks, (*Server).showPast},
-		{"GET /executions/{id}/events", streams, (*Server).streamExecution},
-		{"GET /executions/{id}/calls/{call}", looks, (*Server).showCall},
-		{"POST /executions/{id}/stop", looks, (*Server).stopExecution},
-		{"GET /tools", looks, (*Server).showTools},
-		{"GET /tools/{path}", looks, (*Server).showTool},
-		{"POST /tools/{path}/accept", looks, (*Server).acceptTool},
-		{"POST /tools/{path}/try", looks, (*Server).tryTool},
-		{"GET /playground", looks, (*Server).showPlayground},
-		{"POST /playground", looks, (*Server).runPlayground},
-		{"GET /approvals", looks, (*Server).showList},
-		{"GET /approvals/waiting", looks, (*Server).listWaiting},
-		{"GET /approvals/{id}", looks, (*Server).showRequest},
-		{"POST /approvals", decides, (*Server).handleDecision},
-		{"GET /sessions", looks, (*Server).listSessions},
-		{"GET /sessions/{session}", looks, (*Server).showSession},
-		{"POST /sessions/{session}", looks, (*Server).changeSession},
+		{"GET /{$}", looks, showOverview},
+		{"GET /executions", looks, listExecutions},
+		{"GET /executions/{id}", looks, showPast},
+		{"GET /executions/{id}/events", streams, streamExecution},
+		{"GET /executions/{id}/calls/{call}", looks, showCall},
+		{"POST /executions/{id}/stop", looks, stopExecution},
+		{"GET /tools", looks, showTools},
+		{"GET /tools/{path}", looks, showTool},
+		{"POST /tools/{path}/accept", looks, acceptTool},
+		{"POST /tools/{path}/try", looks, tryTool},
+		{"GET /playground", looks, showPlayground},
+		{"POST /playground", looks, runPlayground},
+		{"GET /approvals", looks, showList},
+		{"GET /approvals/waiting", looks, listWaiting},
+		{"GET /approvals/{id}", looks, showRequest},
+		{"POST /approvals", decides, handleDecision},
+		{"GET /sessions", looks, listSessions},
+		{"GET /sessions/{session}", looks, showSession},
+		{"POST /sessions/{session}", looks, changeSession},
 		{"POST " + uploadPath, looks, uploadFile},
-		{"GET /sessions/{session}/file", looks, (*Server).downloadFile},
+		{"GET /sessions/{session}/file", looks, downloadFile},
 		{"GET /sandboxes/{sandbox}", looks, showSandbox},
 		{"POST /sandboxes/{sandbox}", looks, changeSandbox},
 		{"POST " + sandboxUploadPath, looks, uploadToSandbox},
 		{"GET /sandboxes/{sandbox}/file", looks, downloadFromSandbox},
-		{"GET /policy", looks, (*Server).showPolicy},
+		{"GET /policy", looks, showPolicy},
 		{"GET /policy/edit", looks, showPolicyFile},
 		{"POST " + policyFormPath, looks, editPolicy},
-		{"GET /audit", looks, (*Server).listRecords},
-		{"GET /audit/export", looks, (*Server).exportRecord},
-		{"POST /audit/verify", looks, (*Server).verifyRecord},
+		{"GET /audit", looks, listRecords},
+		{"GET /audit/export", looks, exportRecord},
+		{"POST /audit/verify", looks, verifyRecord},
 		{"GET /audit/proof", looks, showProofForm},
 		{"POST /audit/proof", looks, checkProofForm},
 		{"POST /audit/{record}/proof", looks, proveRecord},
-		{"GET /audit/{record}", looks, (*Server).showRecord},
-		{"GET /usage", looks, (*Server).showUsage},
-		{"GET /keys", looks, (*Server).showKeys},
-		{"POST /keys", looks, (*Server).changeKeys},
-		{"GET /connect/{upstream}", looks, (*Server).showUpstream},
-		{"POST /connect/{upstream}", looks, (*Server).changeSignIn},
-		{"GET " + connectedPath, looks, (*Server).completeSignIn},
-		{"GET /sign-in", anyone, (*Server).signInForm},
-		{"POST /sign-in", anyone, (*Server).signIn},
+		{"GET /audit/{record}", looks, showRecord},
+		{"GET /usage", looks, showUsage},
+		{"GET /keys", looks, showKeys},
+		{"POST /keys", looks, changeKeys},
+		{"GET /connect/{upstream}", looks, showUpstream},
+		{"POST /connect/{upstream}", looks, changeSignIn},
+		{"GET " + connectedPath, looks, completeSignIn},
+		{"GET /sign-in", anyone, signInForm},
+		{"POST /sign-in", anyone, signIn},
 		{"GET " + beginPath, anyone, beginAtProvider},
 		{"GET " + BackPath, anyone, finishAtProvider},
-		{"POST /sign-out", anyone, (*Server).signOut},
-		{"GET /style.css", anyone, (*Server).serveFile},
-		{"GET /console.js", anyone, (*Server).serveFile},
+		{"POST /sign-out", anyone, signOut},
+		{"GET /style.css", anyone, serveFile},
+		{"GET /console.js", anyone, serveFile},
 	}
 }
 
@@ -222,6 +222,7 @@ var sections = []section{
 
 // A visit is one request for a page.
 type visit struct {
+	server *Server
 	w      http.ResponseWriter
 	r      *http.Request
 	access Access
@@ -264,9 +265,9 @@ func (s *Server) Handler(a Access) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range listPages() {
 		mux.HandleFunc(p.pattern, func(w http.ResponseWriter, r *http.Request) {
-			v := &visit{w: w, r: r, access: a}
+			v := &visit{server: s, w: w, r: r, access: a}
 			if err := s.serveVisit(v, p); err != nil {
-				s.showError(v, err)
+				v.showError(err)
 			}
 		})
 	}
@@ -299,7 +300,7 @@ func (s *Server) serveVisit(v *visit, p page) error {
 		if v.who, err = s.authenticate(v.r, v.access, p.access == decides); err != nil {
 			var no *identity.Refusal
 			if v.access.SignIn && errors.As(err, &no) && no.Status == http.StatusUnauthorized {
-				return s.toSignIn(v)
+				return toSignIn(v)
 			}
 			return err
 		}
@@ -319,11 +320,11 @@ func (s *Server) serveVisit(v *visit, p page) error {
 		return err
 	}
 	defer leave()
-	return p.serve(s, v)
+	return p.serve(v)
 }
 
 // showError shows an error.
-func (s *Server) showError(v *visit, err error) {
+func (v *visit) showError(err error) {
 	e := tool.AsError(err)
 	status, ok := map[tool.Kind]int{
 		tool.Invalid: http.StatusBadRequest, tool.NotFound: http.StatusNotFound, tool.Conflict: http.StatusConflict,
@@ -332,9 +333,9 @@ func (s *Server) showError(v *visit, err error) {
 	}[e.Kind]
 	if !ok {
 		status = http.StatusInternalServerError
-		s.cfg.Log.Error("page failed", "path", v.r.URL.Path, "err", err)
+		v.server.cfg.Log.Error("page failed", "path", v.r.URL.Path, "err", err)
 	}
-	s.renderPage(v, status, "error.html", e.Msg)
+	v.renderPage(status, "error.html", e.Msg)
 }
 
 // A link is an entry of the navigation on a page.
@@ -352,7 +353,7 @@ type frame struct {
 	Data     any
 }
 
-func (s *Server) newFrame(v *visit, data any) *frame {
+func (v *visit) newFrame(data any) *frame {
 	f := &frame{Who: v.who, SignedIn: v.access.SignIn && v.who.ID != "", Data: data}
 	if c, err := v.r.Cookie("theme"); err == nil && (c.Value == "light" || c.Value == "dark") {
 		f.Theme = c.Value
@@ -368,17 +369,17 @@ func (s *Server) newFrame(v *visit, data any) *frame {
 }
 
 // renderPart returns the text of a template.
-func (s *Server) renderPart(v *visit, name string, data any) ([]byte, error) {
+func (v *visit) renderPart(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
-	err := s.templates().ExecuteTemplate(&b, name, s.newFrame(v, data))
+	err := v.server.templates().ExecuteTemplate(&b, name, v.newFrame(data))
 	return b.Bytes(), err
 }
 
 // renderPage writes a page from its template, either completely or not at all.
-func (s *Server) renderPage(v *visit, status int, name string, data any) {
-	html, err := s.renderPart(v, name, data)
+func (v *visit) renderPage(status int, name string, data any) {
+	html, err := v.renderPart(name, data)
 	if err != nil {
-		s.cfg.Log.Error("page not written", "page", name, "err", err)
+		v.server.cfg.Log.Error("page not written", "page", name, "err", err)
 		http.Error(v.w, "the page can't be rendered", http.StatusInternalServerError)
 		return
 	}
@@ -388,7 +389,7 @@ func (s *Server) renderPage(v *visit, status int, name string, data any) {
 }
 
 // serveFile serves the style sheet or the script.
-func (s *Server) serveFile(v *visit) error {
+func serveFile(v *visit) error {
 	file, err := files.ReadFile("pages" + v.r.URL.Path)
 	if err != nil {
 		return err
