@@ -86,7 +86,7 @@ func (s *Server) inPlace(ctx context.Context, req *mcp.CallToolRequest, c *tool.
 	if err != nil || f != nil {
 		return nil, f, err
 	}
-	if id = s.builtin.waitingExecution(c, res); id == "" {
+	if id = s.builtin.executionIn(c, res, waiting); id == "" {
 		return res, nil, nil
 	}
 	return a.askAboutExecution(ctx, c, id, res)
@@ -137,7 +137,7 @@ func (a *formCall) resumeAndAsk(ctx context.Context, c *tool.Call, id string,
 	if err != nil {
 		return nil, nil, err
 	}
-	if id = a.s.builtin.waitingExecution(c, res); id == "" {
+	if id = a.s.builtin.executionIn(c, res, waiting); id == "" {
 		return res, nil, nil
 	}
 	return a.askAboutExecution(ctx, c, id, res)
@@ -176,7 +176,7 @@ func (a *formCall) askAboutExecution(ctx context.Context, c *tool.Call, id strin
 			return res, nil, err
 		}
 		// A new id may name the execution that carries out a plan.
-		if id = a.s.builtin.waitingExecution(c, res); id == "" {
+		if id = a.s.builtin.executionIn(c, res, waiting); id == "" {
 			return res, nil, nil
 		}
 	}

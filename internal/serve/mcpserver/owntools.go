@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -13,39 +14,28 @@ type ownTools map[string]*tool.Tool
 // metaExecution is the key in _meta under which execute and resume identify their execution.
 const metaExecution = "biplane.dev/execution"
 
-// waitingExecution returns the id of the execution that waits for people, according to the answer
-// of Biplane's own execute or resume; otherwise it is empty.
-func (o ownTools) waitingExecution(c *tool.Call, res *tool.Result) string {
-	id, state := o.executionOf(c, res)
-	if state != "waiting" {
-		return ""
-	}
-	return id
-}
+// The states of an execution that has not ended. A waiting one waits for people.
+const (
+	waiting = "waiting"
+	running = "running"
+	queued  = "queued"
+)
 
-// ongoingExecution returns the id of the execution that has not ended, according to the answer of
-// Biplane's own execute or resume; otherwise it is empty.
-func (o ownTools) ongoingExecution(c *tool.Call, res *tool.Result) string {
-	id, state := o.executionOf(c, res)
-	if state != "waiting" && state != "running" && state != "queued" {
-		return ""
-	}
-	return id
-}
-
-// executionOf returns the execution and its state in the answer of Biplane's own execute or resume.
-func (o ownTools) executionOf(c *tool.Call, res *tool.Result) (id, state string) {
+// executionIn returns the id of the execution in the answer of Biplane's own execute or resume, if
+// it is in one of the states; otherwise it is empty.
+func (o ownTools) executionIn(c *tool.Call, res *tool.Result, states ...string) (id string) {
 	if res == nil || c.Path != o.pathOf("execute") && c.Path != o.pathOf("resume") {
-		return "", ""
+		return ""
 	}
 	var v struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
 	var e struct{ ID, State string }
-	if json.Unmarshal(res.Raw, &v) != nil || json.Unmarshal(v.Meta[metaExecution], &e) != nil {
-		return "", ""
+	if json.Unmarshal(res.Raw, &v) != nil || json.Unmarshal(v.Meta[metaExecution], &e) != nil ||
+		!slices.Contains(states, e.State) {
+		return ""
 	}
-	return e.ID, e.State
+	return e.ID
 }
 
 // resumedExecution returns the execution that c resumes, or the empty string for other calls.

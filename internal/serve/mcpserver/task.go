@@ -523,7 +523,7 @@ func (s *Server) completeCall(ctx context.Context, req *mcp.CallToolRequest, c *
 			req = &next
 			continue
 		}
-		id := s.builtin.ongoingExecution(c, res)
+		id := s.builtin.executionIn(c, res, waiting, running, queued)
 		if id == "" {
 			return res, nil, nil
 		}
