@@ -104,10 +104,11 @@ func (u *Upstream) Snapshot() upstream.Snapshot {
 }
 
 // settleTime is how long files must be unchanged before they are loaded: an editor or a checkout
-// writes many at once. busyShare is the maximum share of time that is spent on looking for changes.
+// writes many at once. After each look for changes, the next one waits for at least busyFactor
+// times as long as it took.
 const (
 	settleTime = 100 * time.Millisecond
-	busyShare  = 20
+	busyFactor = 20
 
 	// firstRetry and lastRetry are the delays before files are loaded again that failed for a
 	// reason that is not in the folder.
@@ -135,7 +136,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 	for {
 		began := time.Now()
 		s := scanFolder(u.cfg.Path, u.cfg.Loader)
-		wait := max(u.cfg.Interval, busyShare*time.Since(began))
+		wait := max(u.cfg.Interval, busyFactor*time.Since(began))
 		switch {
 		case loaded != "" && s.state == loaded:
 		case loaded != "" && s.state != seen:

@@ -29,5 +29,5 @@ func Costly(c Config, work time.Duration) Config {
 	return c
 }
 
-// BusyShare is busyShare.
-const BusyShare = busyShare
+// BusyFactor is busyFactor.
+const BusyFactor = busyFactor

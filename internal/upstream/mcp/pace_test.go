@@ -15,7 +15,7 @@ func TestUsesDontAddUp(t *testing.T) {
 		for range 1000 {
 			w.measureUse(func() {})
 		}
-		if got, want := w.pauseLeft(0), 2*busyShare*time.Minute; got != want {
+		if got, want := w.pauseLeft(0), 2*busyFactor*time.Minute; got != want {
 			t.Errorf("the next list waits for %v, want %v", got, want)
 		}
 		time.Sleep(time.Hour)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -156,21 +157,24 @@ func (r *requests) unansweredRequests() []int64 {
 	return ids
 }
 
+// listCalls returns the calls in progress. The caller must hold r.mu.
+func (r *requests) listCalls() (calls []*pending) {
+	for _, p := range r.pending {
+		if p.call {
+			calls = append(calls, p)
+		}
+	}
+	return calls
+}
+
 // onlyCall returns the call in progress, if there is exactly one.
 func (r *requests) onlyCall() *pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var only *pending
-	for _, p := range r.pending {
-		if !p.call {
-			continue
-		}
-		if only != nil {
-			return nil
-		}
-		only = p
+	if calls := r.listCalls(); len(calls) == 1 {
+		return calls[0]
 	}
-	return only
+	return nil
 }
 
 // passQuestion passes a request of the server to the call whose client is asked. from is the call
@@ -198,28 +202,18 @@ func (r *requests) passQuestion(question *jsonrpc.Request, from int64) bool {
 // progress, or the only one whose client isn't being asked. It returns nil if that is uncertain, or
 // if the calls belong to several principals: no one must see a question about another's call.
 // The caller must hold r.mu.
-func (r *requests) guessCall() (found *pending) {
-	calls, idle := 0, 0
-	var owner string
-	for _, p := range r.pending {
-		switch {
-		case !p.call:
-			continue
-		case calls > 0 && p.owner != owner:
-			return nil
-		}
-		calls, owner = calls+1, p.owner
-		if !p.asking {
-			idle++
-			found = p
-		} else if calls == 1 {
-			found = p
-		}
-	}
-	if calls > 1 && idle != 1 {
+func (r *requests) guessCall() *pending {
+	calls := r.listCalls()
+	if slices.ContainsFunc(calls, func(p *pending) bool { return p.owner != calls[0].owner }) {
 		return nil
 	}
-	return found
+	if len(calls) > 1 {
+		calls = slices.DeleteFunc(calls, func(p *pending) bool { return p.asking })
+	}
+	if len(calls) != 1 {
+		return nil
+	}
+	return calls[0]
 }
 
 // abandonedTime is how long a server may still ask about a call that the caller no longer waits

@@ -7,10 +7,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/cputime"
 )
 
-// busyShare limits the share of a processor that a server can occupy with its lists, however often
-// it announces changes: after each list, the next one waits for busyShare times the processor time
+// busyFactor limits the share of a processor that a server can occupy with its lists, however often
+// it announces changes: after each list, the next one waits for busyFactor times the processor time
 // that reading, scanning and indexing the list took.
-const busyShare = 20
+const busyFactor = 20
 
 // A workload measures the work that a server's lists cause, and how long the next list has to wait.
 type workload struct {
@@ -50,7 +50,7 @@ func (w *workload) addWork(cost time.Duration) {
 	if now := time.Now(); w.rested.Before(now) {
 		w.rested = now
 	}
-	w.rested = w.rested.Add(busyShare * cost)
+	w.rested = w.rested.Add(busyFactor * cost)
 }
 
 // measureWork does a piece of work, and returns what it cost. It counts as in progress until

@@ -122,7 +122,7 @@ func TestListsArePaced(t *testing.T) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				// Each costs at least two minutes: one for the list, and one for its use.
-				if most := 24*60/(2*mcp.BusyShare) + 2; s.lists > most || s.lists < 5 {
+				if most := 24*60/(2*mcp.BusyFactor) + 2; s.lists > most || s.lists < 5 {
 					t.Errorf("got %d lists in a day, want 5 to %d", s.lists, most)
 				}
 			})
