@@ -17,21 +17,14 @@ func ClientOf(peer netip.Addr, header http.Header, trusted []netip.Prefix) netip
 	}
 	client := peer.Unmap().WithZone("")
 	values := header.Values("X-Forwarded-For")
-	for i := len(values) - 1; i >= 0; i-- {
-		for rest := values[i]; ; {
-			if !isTrusted(client) {
-				return client
-			}
-			cut := strings.LastIndexByte(rest, ',')
-			a, ok := parseElement(rest[cut+1:])
-			if !ok {
-				return client // the element is malformed: who sent it is unknown
-			}
-			if client = a; cut < 0 {
-				break
-			}
-			rest = rest[:cut]
+	rest := strings.Join(values, ",") // as RFC 9110, section 5.2, combines the lines of a field
+	for more := len(values) > 0; more && isTrusted(client); {
+		cut := strings.LastIndexByte(rest, ',')
+		a, ok := parseElement(rest[cut+1:])
+		if !ok {
+			break // the element is malformed: who sent it is unknown
 		}
+		client, rest, more = a, rest[:max(cut, 0)], cut >= 0
 	}
 	return client
 }
