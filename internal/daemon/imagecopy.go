@@ -45,13 +45,15 @@ func (d imageKeeper) CopyImage(ctx context.Context, p tool.Principal, name strin
 		return nil, err
 	}
 	out := &api.CopiedImage{Notes: []string{}}
-	err = d.sandboxes.own.HoldStill(ctx, p, id, func(s *owned.Still) error {
+	images := NewImages(d.cfg.DataDir, d.cfg.Settings)
+	err = d.sandboxes.own.UseFrozen(ctx, p, id, func(s *owned.FrozenSandbox) error {
 		e.Labels = s.ListLabels()
-		return d.copyStill(ctx, name, s, r.Untrusted, func(line string) { out.Notes = append(out.Notes, line) })
+		return copyFrozen(ctx, images.store, name, s, labelGuard{s, r.Untrusted},
+			func(line string) { out.Notes = append(out.Notes, line) })
 	})
 	e.Detail = map[string]string{"action": "build image", "sandbox": id}
 	if err == nil {
-		out.Image, err = d.imagesOf().ShowImage(name)
+		out.Image, err = images.ShowImage(name)
 		e.Detail["digest"] = out.Digest
 	}
 	_ = d.event(ctx, withError(e, err)) // the error has been logged
@@ -61,19 +63,15 @@ func (d imageKeeper) CopyImage(ctx context.Context, p tool.Principal, name strin
 	return out, nil
 }
 
-// imagesOf returns the images of the daemon.
-func (d imageKeeper) imagesOf() *Images { return NewImages(d.cfg.DataDir, d.cfg.Settings) }
-
-// copyStill builds an image from a sandbox whose processes stand still.
-func (d imageKeeper) copyStill(ctx context.Context, name string, s *owned.Still, untrusted bool, p build.Progress,
-) error {
-	store := d.imagesOf().store
+// copyFrozen builds an image from a frozen sandbox.
+func copyFrozen(ctx context.Context, store *image.Store, name string, s *owned.FrozenSandbox, g labelGuard,
+	p build.Progress) error {
 	if _, ok := store.DescribeImage(name); ok {
 		return tool.Errorf(tool.Conflict, "the configuration describes image %q (sandbox.images): build it under "+
 			"another name", name)
 	}
 	from := &build.Source{ID: s.ID, Folder: s.Folder, MaxBytes: s.MaxBytes, MaxFiles: s.MaxFiles,
-		Guard: labelGuard{s, untrusted}}
+		Guard: g}
 	if s.Image != "" {
 		lease, err := store.UseImage(s.Image)
 		if err != nil {
@@ -92,13 +90,13 @@ func (d imageKeeper) copyStill(ctx context.Context, name string, s *owned.Still,
 // A labelGuard keeps labeled data out of images: all principals can use it, and their programs
 // don't get the labels.
 type labelGuard struct {
-	still     *owned.Still
+	box       *owned.FrozenSandbox
 	untrusted bool // data that is only untrusted is permitted
 }
 
 // CheckData implements build.Guard.
 func (g labelGuard) CheckData() error {
-	labels := g.still.ListLabels()
+	labels := g.box.ListLabels()
 	private := slices.DeleteFunc(slices.Clone(labels), func(l string) bool { return l == tool.LabelUntrusted })
 	switch {
 	case len(private) > 0:

@@ -7,8 +7,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A Still is a sandbox whose processes stand still.
-type Still struct {
+// A FrozenSandbox is a sandbox whose processes are frozen while its files are used.
+type FrozenSandbox struct {
 	ID       string
 	Folder   string // its files
 	Image    string
@@ -20,15 +20,16 @@ type Still struct {
 }
 
 // ListLabels returns the labels of the sandbox's data.
-func (s *Still) ListLabels() []string {
+func (s *FrozenSandbox) ListLabels() []string {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
 	return s.box.rec.Labels
 }
 
-// HoldStill stops the processes of a principal's sandbox, calls use, and lets them continue. The
-// sandbox must not be in use. Operations that begin meanwhile wait.
-func (s *Sandboxes) HoldStill(ctx context.Context, p tool.Principal, name string, use func(*Still) error) error {
+// UseFrozen freezes the processes of a principal's sandbox, calls use, and thaws them. The sandbox
+// must not be in use. Operations that begin meanwhile wait.
+func (s *Sandboxes) UseFrozen(ctx context.Context, p tool.Principal, name string,
+	use func(*FrozenSandbox) error) error {
 	s.mu.Lock()
 	b, err := s.findBox(ctx, p, name)
 	s.mu.Unlock()
@@ -42,26 +43,26 @@ func (s *Sandboxes) HoldStill(ctx context.Context, p tool.Principal, name string
 	}
 	defer func() { <-b.turn }()
 	s.mu.Lock()
-	m, busy, frozen, gone := b.machine, b.users > 0, b.frozen, b.removed || s.closed
-	still := &Still{ID: b.rec.ID, Folder: s.folderOf(b.rec.ID), Image: b.rec.Image, MaxBytes: s.cfg.Limits.Disk,
-		MaxFiles: s.cfg.Limits.Files, all: s, box: b}
+	m, busy, idle, gone := b.machine, b.users > 0, b.frozen, b.removed || s.closed
+	frozen := &FrozenSandbox{ID: b.rec.ID, Folder: s.folderOf(b.rec.ID), Image: b.rec.Image,
+		MaxBytes: s.cfg.Limits.Disk, MaxFiles: s.cfg.Limits.Files, all: s, box: b}
 	s.mu.Unlock()
 	switch {
 	case gone:
 		return tool.Errorf(tool.NotFound, "the sandbox was ended meanwhile")
 	case busy:
 		return tool.Errorf(tool.Conflict, "the sandbox is in use: wait for its operations to end")
-	case m != nil && !frozen:
-		if err := m.FreezeGuest(); err != nil { // some of its processes may stand still now
+	case m != nil && !idle:
+		if err := m.FreezeGuest(); err != nil { // some of its processes may be frozen now
 			s.dropMachine(b, m, "it could not be frozen: "+tool.AsError(err).Msg)
 			return err
 		}
 		defer s.thawBox(b, m)
 	}
-	return use(still)
+	return use(frozen)
 }
 
-// thawBox lets the processes of a sandbox continue. Its turn is held.
+// thawBox thaws the processes of a sandbox. Its turn is held.
 func (s *Sandboxes) thawBox(b *box, m sandbox.Machine) {
 	if err := m.ThawGuest(); err != nil {
 		s.dropMachine(b, m, tool.AsError(err).Msg)

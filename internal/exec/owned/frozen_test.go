@@ -15,9 +15,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// TestHoldStill checks that the processes of a sandbox stand still while its files are used, and
+// TestUseFrozen checks that the processes of a sandbox stand still while its files are used, and
 // that a sandbox in use, and one of another principal, can't be held.
-func TestHoldStill(t *testing.T) {
+func TestUseFrozen(t *testing.T) {
 	r := newRig(t, owned.Limits{})
 	ann := tool.Principal{ID: "ann"}
 	r.mustCall("create", map[string]any{"name": "a"})
@@ -42,7 +42,7 @@ func TestHoldStill(t *testing.T) {
 		return false
 	}
 	entered := make(chan struct{})
-	err := r.HoldStill(t.Context(), ann, "a", func(s *owned.Still) error {
+	err := r.UseFrozen(t.Context(), ann, "a", func(s *owned.FrozenSandbox) error {
 		if changes(s.Folder) {
 			t.Error("the processes run")
 		}
@@ -58,14 +58,14 @@ func TestHoldStill(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Fatalf("HoldStill: %v", err)
+		t.Fatalf("UseFrozen: %v", err)
 	}
 	<-entered
 	r.mustCall("run", map[string]any{"sandbox": "a",
 		"command": `a=$(cat beat); until test "$(cat beat)" != "$a"; do :; done`})
 
-	if err := r.HoldStill(t.Context(), tool.Principal{ID: "bob"}, "a", nil); tool.AsError(err).Kind != tool.NotFound {
-		t.Errorf("HoldStill of another's sandbox: %v", err)
+	if err := r.UseFrozen(t.Context(), tool.Principal{ID: "bob"}, "a", nil); tool.AsError(err).Kind != tool.NotFound {
+		t.Errorf("UseFrozen of another's sandbox: %v", err)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -75,8 +75,8 @@ func TestHoldStill(t *testing.T) {
 	for r.stateOf("a") != "running" {
 		time.Sleep(time.Millisecond)
 	}
-	if err := r.HoldStill(t.Context(), ann, "a", nil); tool.AsError(err).Kind != tool.Conflict {
-		t.Errorf("HoldStill of a sandbox in use: %v", err)
+	if err := r.UseFrozen(t.Context(), ann, "a", nil); tool.AsError(err).Kind != tool.Conflict {
+		t.Errorf("UseFrozen of a sandbox in use: %v", err)
 	}
 	if _, err := r.SuspendSandbox(t.Context(), ann, "a"); tool.AsError(err).Kind != tool.Conflict {
 		t.Errorf("SuspendSandbox of a sandbox in use: %v", err)
@@ -86,9 +86,9 @@ func TestHoldStill(t *testing.T) {
 	if _, err := r.SuspendSandbox(t.Context(), ann, "a"); err != nil {
 		t.Fatalf("SuspendSandbox: %v", err)
 	}
-	if err := r.HoldStill(t.Context(), ann, "a", func(*owned.Still) error { return nil }); err != nil ||
+	if err := r.UseFrozen(t.Context(), ann, "a", func(*owned.FrozenSandbox) error { return nil }); err != nil ||
 		r.stateOf("a") != "frozen" {
-		t.Errorf("HoldStill of a frozen sandbox: %v, it is %s", err, r.stateOf("a"))
+		t.Errorf("UseFrozen of a frozen sandbox: %v, it is %s", err, r.stateOf("a"))
 	}
 }
 
@@ -99,7 +99,7 @@ func TestStillKeepsNoOthers(t *testing.T) {
 	r.mustCall("create", map[string]any{"name": "a", "ttl_seconds": 60})
 	r.mustCall("create", map[string]any{"name": "b"})
 	r.mustCall("start", map[string]any{"sandbox": "b", "argv": []string{"sleep", "1000"}})
-	err := r.HoldStill(t.Context(), tool.Principal{ID: "ann"}, "a", func(*owned.Still) error {
+	err := r.UseFrozen(t.Context(), tool.Principal{ID: "ann"}, "a", func(*owned.FrozenSandbox) error {
 		swept := make(chan struct{})
 		go func() {
 			defer close(swept)
@@ -117,7 +117,7 @@ func TestStillKeepsNoOthers(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Fatalf("HoldStill: %v", err)
+		t.Fatalf("UseFrozen: %v", err)
 	}
 	r.passTime(time.Second)
 	if _, err := r.call("ann", "show", map[string]any{"sandbox": "a"}); tool.AsError(err).Kind != tool.NotFound {
@@ -145,12 +145,12 @@ func TestStillFails(t *testing.T) {
 	r := newRigWith(t, owned.Config{MeasureEach: time.Hour, Driver: &stubborn{}})
 	r.mustCall("create", map[string]any{"name": "a"})
 	r.mustCall("run", map[string]any{"sandbox": "a", "command": "true"})
-	err := r.HoldStill(t.Context(), tool.Principal{ID: "ann"}, "a", func(*owned.Still) error {
+	err := r.UseFrozen(t.Context(), tool.Principal{ID: "ann"}, "a", func(*owned.FrozenSandbox) error {
 		t.Error("its processes may run")
 		return nil
 	})
 	if err == nil {
-		t.Error("HoldStill of processes that can't be frozen: no error")
+		t.Error("UseFrozen of processes that can't be frozen: no error")
 	}
 	ran := make(chan error, 1)
 	go func() {
