@@ -131,23 +131,38 @@ func (j *job) listParts(versions []string) []part {
 // packageFolder returns the folder of the image in which its Python finds packages of a version,
 // such as python3.11.
 func (j *job) packageFolder(version string) string {
-	prefix := "usr"
-	for _, at := range searched["python"] {
-		found, err := j.x.resolveLinks(at, 0)
-		if _, missing := os.Stat(at); err == nil && found != "" || j.m.Host && missing == nil {
-			prefix = strings.TrimPrefix(path.Dir(path.Dir(at)), "/")
-			break
-		}
-	}
-	const debian = "usr/lib/python3/dist-packages" // only Debian's Python has this name
-	_, err := j.x.root.Stat(debian)
-	if err != nil && j.m.Host {
-		_, err = os.Stat("/" + debian)
-	}
-	if prefix == "usr" && err == nil {
+	prefix := j.pythonPrefix()
+	if prefix == "usr" && j.hasDebianPython() {
 		return "usr/local/lib/" + version + "/dist-packages"
 	}
 	return path.Join(prefix, "lib", version, "site-packages")
+}
+
+// pythonPrefix returns the folder below which the image's Python is installed: "usr" for
+// usr/bin/python3, also if none is found.
+func (j *job) pythonPrefix() string {
+	for _, at := range searched["python"] {
+		if found, err := j.x.resolveLinks(at, 0); err == nil && found != "" || j.onHost(at) {
+			return strings.TrimPrefix(path.Dir(path.Dir(at)), "/")
+		}
+	}
+	return "usr"
+}
+
+// hasDebianPython reports whether a Python in usr is Debian's: only that has dist-packages.
+func (j *job) hasDebianPython() bool {
+	const folder = "usr/lib/python3/dist-packages"
+	_, err := j.x.root.Stat(folder)
+	return err == nil || j.onHost("/"+folder)
+}
+
+// onHost reports whether the image has the host's /usr, and the host has a file.
+func (j *job) onHost(name string) bool {
+	if !j.m.Host {
+		return false
+	}
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 // errNoPackages is the error if a sandbox has none of the folders.
