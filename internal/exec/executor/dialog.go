@@ -208,9 +208,6 @@ func (d *dialog) repeatCall(c *sandbox.GuestCall) error {
 	return nil
 }
 
-// RecordLine records a line that was sent to the guest.
-func (d *dialog) RecordLine(line []byte, a about) { d.history.recordLine(line, a) }
-
 // RefuseLine returns the error for a line of the guest that is too long.
 func (d *dialog) RefuseLine() error {
 	return d.refuse(tool.Over(execution.OutputLimit,

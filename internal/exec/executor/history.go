@@ -176,8 +176,8 @@ func (h *history) recordInput(p journal.Prepared, language string, caps sandbox.
 	h.RecordProgram(p)
 }
 
-// recordLine records a line that was sent to the guest; lines are recorded in the order of sending.
-func (h *history) recordLine(line []byte, a about) {
+// RecordLine records a line that was sent to the guest; lines are recorded in the order of sending.
+func (h *history) RecordLine(line []byte, a about) {
 	h.recorder.Heard(session.Line, line)
 	switch {
 	case a.recorded:

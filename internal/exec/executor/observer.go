@@ -37,17 +37,13 @@ func (o callObserver) OnLabels(labels []string) error {
 	return o.calls.taint.carry(labels)
 }
 
-// OnSend writes the intent of the call to the journal before the gateway sends it.
+// OnSend writes the intent of the call to the journal before the gateway sends it. It returns a
+// function that waits until the intent is safe: on disk, if the call may write.
 func (o callObserver) OnSend(c *tool.Call, decision string) (confirm func() error) {
-	return o.calls.beforeSend(o.n, c, decision)
-}
-
-// beforeSend writes the intent of the n-th call to the journal before the gateway sends it. It
-// returns a function that waits until the intent is safe: on disk, if the call may write.
-func (cs *calls) beforeSend(n int, c *tool.Call, decision string) (confirm func() error) {
+	cs := o.calls
 	var sent journal.Call
 	again := false
-	cs.state.updateCall(n, func(rec *execution.Call) {
+	cs.state.updateCall(o.n, func(rec *execution.Call) {
 		rec.Reads = c.Tool != nil && c.Tool.Annotations.Reads()
 		if !cs.history.isKept() {
 			return

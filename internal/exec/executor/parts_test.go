@@ -34,7 +34,8 @@ func newParts(t *testing.T, tweak func(*Config)) *run {
 	x.queue = queue.New(1, 1)
 	r := x.newRun(t.Context(), tool.Principal{ID: "local:ann"}, arguments{timeout: time.Minute})
 	t.Cleanup(func() { r.cancel(nil) })
-	r.dialog.stream = stream.New(stream.Config[about]{Line: 1 << 20, Handler: &r.dialog})
+	r.dialog.stream = stream.New(stream.Config[about]{Line: 1 << 20, Handler: &r.dialog,
+		Recorder: r.dialog.history})
 	return r
 }
 
@@ -229,7 +230,7 @@ func TestCallsWaitForTheirIntents(t *testing.T) {
 	} {
 		waits = nil
 		n, _ := r.state.addCall(&sandbox.GuestCall{ID: int64(i + 1)}, "box."+c.tool.Name, "", 10)
-		if err := r.calls.beforeSend(n, &tool.Call{Tool: c.tool}, "allow")(); err != nil {
+		if err := (callObserver{calls: &r.calls, n: n}).OnSend(&tool.Call{Tool: c.tool}, "allow")(); err != nil {
 			t.Errorf("c.about = %s, err = %v, want nil", c.about, err)
 		}
 		if got := strings.Join(waits, " "); got != c.want {

@@ -242,7 +242,8 @@ func (r *run) replaceBox() error {
 // ended. It returns an error if the program ended without a Done or Fail message of the guest.
 func (r *run) runOnce() error {
 	lim := r.x.cfg.Limits
-	r.dialog.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Handler: &r.dialog})
+	r.dialog.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Handler: &r.dialog,
+		Recorder: r.dialog.history})
 	if err := r.sendFirst(); err != nil {
 		return err
 	}

@@ -109,9 +109,10 @@ func (f *flow) gather(ctx context.Context, n uint64) (all []byte, err error) {
 	return all, nil
 }
 
-// push passes the buffered bytes, and all later ones, to sink. It holds mu during the call, so that
-// the bytes stay in order.
-func (f *flow) push(sink sandbox.Sink) {
+// Push passes the buffered bytes, and all later ones, to sink, on the goroutine that reads the
+// socket: this saves waking another goroutine. It holds mu during the call, so that the bytes stay
+// in order.
+func (f *flow) Push(sink sandbox.Sink) {
 	f.mu.Lock()
 	f.sink = sink
 	credit := 0
@@ -160,6 +161,9 @@ func (f *flow) took(n int) error {
 	f.mu.Unlock()
 	return f.tell(n)
 }
+
+// Took is like took. If it fails, the reader of the socket notices.
+func (f *flow) Took(n int) { _ = f.took(n) }
 
 // due counts n consumed bytes, and returns the credit to send now. The caller holds mu.
 func (f *flow) due(n int) (credit int) {
@@ -241,8 +245,9 @@ func (f *flow) queue(b []byte) error {
 	return nil
 }
 
-// sendNow sends as much of b as possible without waiting.
-func (f *flow) sendNow(b []byte) (n int, err error) {
+// WriteNow sends as much of b as possible without waiting. With Push and Took it implements
+// sandbox.Prompt.
+func (f *flow) WriteNow(b []byte) (n int, err error) {
 	for len(b) > 0 {
 		f.mu.Lock()
 		part := min(len(b), f.credit, partSize)

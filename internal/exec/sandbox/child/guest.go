@@ -13,7 +13,7 @@ func (b *box) run(t *task, c command) result {
 	if err != nil {
 		return result{err: err}
 	}
-	cmd := &sandbox.Cmd{Guest: &stream{t: t, ears: b.s.ears}, Keep: c.keep, CPU: c.cpu}
+	cmd := &sandbox.Cmd{Guest: &stream{task: t}, Keep: c.keep, CPU: c.cpu}
 	if c.asks {
 		cmd.Ask = t.ask
 	}
@@ -24,10 +24,9 @@ func (b *box) run(t *task, c command) result {
 	return result{exit: exit, usage: cmd.Usage, err: err}
 }
 
-// A stream is the guest stream of a task.
+// A stream is the guest stream of a task. It writes and pushes as the task's flow does.
 type stream struct {
-	t    *task
-	ears *listener
+	*task
 	left []byte // received bytes that were not read yet; used only by Read
 }
 
@@ -35,47 +34,37 @@ type stream struct {
 func (s *stream) Read(p []byte) (int, error) {
 	for len(s.left) == 0 {
 		var ended bool
-		if s.left, ended = s.t.take(); len(s.left) > 0 {
+		if s.left, ended = s.take(); len(s.left) > 0 {
 			break
 		}
 		if ended {
 			return 0, io.EOF
 		}
 		select {
-		case <-s.t.more:
-		case <-s.t.over:
+		case <-s.more:
+		case <-s.over:
 			return 0, io.ErrClosedPipe
 		}
 	}
 	n := copy(p, s.left)
 	s.left = s.left[n:]
-	return n, s.t.took(n)
+	return n, s.took(n)
 }
 
 // Write sends the guest's output to the host.
 func (s *stream) Write(p []byte) (int, error) {
-	if err := s.t.send(p); err != nil {
+	if err := s.send(p); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
-
-// Push passes the host's bytes to a Sink, on the goroutine that reads the socket. This saves waking
-// another goroutine.
-func (s *stream) Push(to sandbox.Sink) { s.t.push(to) }
-
-// Took allows the host to send n more bytes.
-func (s *stream) Took(n int) { _ = s.t.took(n) } // if this fails, the reader notices
-
-// WriteNow sends the host as much as possible without blocking.
-func (s *stream) WriteNow(p []byte) (int, error) { return s.t.sendNow(p) }
 
 // Listen polls the socket briefly (see attention) if polling is likely to succeed.
 func (s *stream) Listen(there func() bool) { s.ears.listen(there) }
 
 // Close ends the stream when the driver no longer needs it.
 func (s *stream) Close() error {
-	s.t.finish()
+	s.finish()
 	return nil
 }
 

@@ -158,7 +158,7 @@ func (r *remoteRun) AcceptPush(p []byte, end error) (took int) {
 	}
 	if !l.going {
 		var err error
-		if took, err = r.o.sendNow(p); err != nil {
+		if took, err = r.o.WriteNow(p); err != nil {
 			return len(p) // the Run has ended
 		}
 	}

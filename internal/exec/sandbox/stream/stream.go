@@ -15,18 +15,23 @@ import (
 
 // Config configures a Stream.
 type Config[A any] struct {
-	Line    int // longest line that the guest may send, in bytes
-	Handler Handler[A]
+	Line     int // longest line that the guest may send, in bytes
+	Handler  Handler
+	Recorder Recorder[A]
 }
 
-// A Handler handles the lines of a stream. An A describes a line sent to the guest.
-type Handler[A any] interface {
-	// HandleLine handles a line from the guest. An error ends the guest.
+// A Handler handles the lines from the guest.
+type Handler interface {
+	// HandleLine handles a line. An error ends the guest.
 	HandleLine(line []byte) error
-	// RecordLine is called with each line for the guest, in order.
-	RecordLine(line []byte, a A)
-	// RefuseLine returns the error for a line from the guest that is too long.
+	// RefuseLine returns the error for a line that is too long.
 	RefuseLine() error
+}
+
+// A Recorder records the lines for the guest. An A describes such a line.
+type Recorder[A any] interface {
+	// RecordLine is called with each line before the guest can read it, in order.
+	RecordLine(line []byte, a A)
 }
 
 // A Stream is the host's end of the guest stream: the sandbox writes the guest's output to it and
@@ -185,7 +190,7 @@ func (s *Stream[A]) Send(line []byte, a A, wait bool) error {
 	if s.ended || s.closed {
 		return ErrGone
 	}
-	s.cfg.Handler.RecordLine(line, a)
+	s.cfg.Recorder.RecordLine(line, a)
 	s.out.Write(line)
 	s.out.WriteByte('\n')
 	s.push()

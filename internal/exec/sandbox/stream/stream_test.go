@@ -23,7 +23,7 @@ func (h *limitedSink) AcceptPush(p []byte, end error) int {
 	return n
 }
 
-// quiet is the Handler of a guest that sends nothing.
+// quiet is the Handler of a guest that sends nothing, and a Recorder.
 type quiet struct{}
 
 func (quiet) HandleLine([]byte) error     { return nil }
@@ -31,7 +31,7 @@ func (quiet) RecordLine([]byte, struct{}) {}
 func (quiet) RefuseLine() error           { return nil }
 
 func TestStreamPush(t *testing.T) {
-	s := New(Config[struct{}]{Line: 100, Handler: quiet{}})
+	s := New(Config[struct{}]{Line: 100, Handler: quiet{}, Recorder: quiet{}})
 	say := func(line string) {
 		t.Helper()
 		if err := s.Send([]byte(line), struct{}{}, false); err != nil {
@@ -81,7 +81,7 @@ func TestStreamPush(t *testing.T) {
 // A guest that stands still in a pause gets the lines of the next Run one by one; what it leaves is
 // that Run's.
 func TestStreamNext(t *testing.T) {
-	s := New(Config[struct{}]{Line: 100, Handler: quiet{}})
+	s := New(Config[struct{}]{Line: 100, Handler: quiet{}, Recorder: quiet{}})
 	r, h := s.Open(), &limitedSink{room: 100}
 	r.Push(h)
 	if !s.Pause() || h.end != io.EOF {
@@ -118,7 +118,7 @@ func TestStreamNext(t *testing.T) {
 // TestStreamFull is a guest that has asked for much at once, and hasn't read it: it gets all of it,
 // within a bound.
 func TestStreamFull(t *testing.T) {
-	s := New(Config[struct{}]{Line: 1 << 30, Handler: quiet{}})
+	s := New(Config[struct{}]{Line: 1 << 30, Handler: quiet{}, Recorder: quiet{}})
 	line := make([]byte, 4<<20)
 	for sent := 0; sent < MaxMade; sent += len(line) + 1 {
 		if s.Full() {
