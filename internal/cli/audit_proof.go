@@ -340,13 +340,14 @@ is for the first of them; all of them are checked.`,
 				}
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				c := checkpoints{a, client, file, output}
 				switch {
 				case list:
-					return a.listCheckpoints(ctx, client, output)
+					return c.listCheckpoints(ctx)
 				case older != nil:
-					return a.proveGrowth(ctx, client, file, older)
+					return c.proveGrowth(ctx, older)
 				}
-				return a.makeCheckpoint(ctx, client, file, output)
+				return c.makeCheckpoint(ctx)
 			})
 		},
 	}
@@ -358,24 +359,32 @@ is for the first of them; all of them are checked.`,
 	return c
 }
 
-func (a *app) makeCheckpoint(ctx context.Context, client *api.Client, file, output string) error {
-	made, err := client.Audit().MakeCheckpoint(ctx)
+// checkpoints makes, lists and proves checkpoints of the record.
+type checkpoints struct {
+	*app
+	client *api.Client
+	file   string // that a checkpoint or a proof is written to; empty: standard output
+	output string
+}
+
+func (c checkpoints) makeCheckpoint(ctx context.Context) error {
+	made, err := c.client.Audit().MakeCheckpoint(ctx)
 	if err != nil {
 		return err
 	}
 	failed := false
 	for _, s := range made.Sinks {
 		if s.Sent >= made.Size {
-			fmt.Fprintf(a.Err, "biplane: sent to %s\n", cleanLine(s.Name))
+			fmt.Fprintf(c.Err, "biplane: sent to %s\n", cleanLine(s.Name))
 			continue
 		}
 		failed = true
-		fmt.Fprintf(a.Err, "biplane: NOT sent: %s\n", cleanLine(s.Error))
+		fmt.Fprintf(c.Err, "biplane: NOT sent: %s\n", cleanLine(s.Error))
 	}
-	if output != "table" && file == "" {
-		err = a.printOutput(output, made, nil)
+	if c.output != "table" && c.file == "" {
+		err = c.printOutput(c.output, made, nil)
 	} else {
-		err = a.writeOutput(file, made.Checkpoint)
+		err = c.writeOutput(c.file, made.Checkpoint)
 	}
 	if err == nil && failed {
 		return failSilently(exitUnable)
@@ -383,28 +392,28 @@ func (a *app) makeCheckpoint(ctx context.Context, client *api.Client, file, outp
 	return err
 }
 
-func (a *app) listCheckpoints(ctx context.Context, client *api.Client, output string) error {
-	all, err := client.Audit().ListCheckpoints(ctx)
+func (c checkpoints) listCheckpoints(ctx context.Context) error {
+	all, err := c.client.Audit().ListCheckpoints(ctx)
 	if err != nil {
 		return err
 	}
-	return a.printOutput(output, all, func(w io.Writer) {
+	return c.printOutput(c.output, all, func(w io.Writer) {
 		if len(all) == 0 {
 			fmt.Fprintln(w, "No checkpoints yet: biplane audit checkpoint makes one.")
 			return
 		}
 		rows := [][]string{{"LEAVES", "ROOT"}}
-		for _, c := range all {
-			rows = append(rows, []string{fmt.Sprint(c.Size), c.Root})
+		for _, one := range all {
+			rows = append(rows, []string{fmt.Sprint(one.Size), one.Root})
 		}
 		writeColumns(w, rows...)
 	})
 }
 
-func (a *app) proveGrowth(ctx context.Context, client *api.Client, file string, older []string) error {
+func (c checkpoints) proveGrowth(ctx context.Context, older []string) error {
 	first := ""
 	for i, old := range older {
-		p, err := client.Audit().ProveConsistency(ctx, old)
+		p, err := c.client.Audit().ProveConsistency(ctx, old)
 		if err != nil {
 			return &failure{err: err, code: exitFailed}
 		}
@@ -412,8 +421,8 @@ func (a *app) proveGrowth(ctx context.Context, client *api.Client, file string, 
 			first = p.Proof
 		}
 	}
-	fmt.Fprintf(a.Err, "biplane: the record begins with exactly what %s\n", countSays(len(older)))
-	return a.writeOutput(file, first)
+	fmt.Fprintf(c.Err, "biplane: the record begins with exactly what %s\n", countSays(len(older)))
+	return c.writeOutput(c.file, first)
 }
 
 func countSays(n int) string {

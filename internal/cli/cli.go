@@ -415,21 +415,6 @@ func (a *app) sayWaiting(at *daemon.Attachment) (stop func()) {
 	}
 }
 
-// forCompletion is like withClient, for shell completion. It uses only an existing data folder, for
-// at most a second, and prints nothing.
-func (a *app) forCompletion(ctx context.Context, f func(context.Context, *api.Client) error) {
-	if dir, err := config.DataFolder(a.dataDir); err != nil {
-		return
-	} else if _, err := os.Stat(dir); err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	quiet := *a
-	quiet.Err = io.Discard
-	_ = quiet.withClient(ctx, f) // a shell shows no errors
-}
-
 // writeLines writes texts, with mark at the start of each line.
 func writeLines(w io.Writer, mark string, texts ...string) {
 	for _, t := range texts {

@@ -169,7 +169,7 @@ func approvalsShowCommand(a *app) *cobra.Command {
 		Short:             "Show a request: the call, who makes it, why approval is needed, and the program",
 		Example:           "  biplane approvals show apr_7k3v...",
 		Args:              exactlyOne("ID", "the id of a request"),
-		ValidArgsFunction: a.completeApprovals,
+		ValidArgsFunction: completer{a}.completeApprovals,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return printOne(a, cmd, output, getterOf((*api.Client).Approvals, api.ApprovalClient.Get), args[0],
 				showApproval)
@@ -236,7 +236,7 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 		Example: "  biplane approvals " + verb + " apr_7k3v... apr_9x2m...\n  biplane approvals " + verb +
 			" ex_2c9d... --note \"as agreed\"",
 		Args:              atLeastOne("ID", "the id of a request or of an execution"),
-		ValidArgsFunction: a.completeApprovals,
+		ValidArgsFunction: completer{a}.completeApprovals,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			done := []api.Approval{}
 			decide := func(ctx context.Context, client *api.Client) error {
@@ -338,7 +338,7 @@ func requestIDs(ctx context.Context, client *api.Client, args []string) (ids []s
 }
 
 // completeApprovals completes the id of a pending request.
-func (a *app) completeApprovals(cmd *cobra.Command, args []string,
+func (a completer) completeApprovals(cmd *cobra.Command, args []string,
 	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Approvals().ListFor(ctx, "", false)

@@ -120,7 +120,7 @@ with CHANGED as its outcome. The problem is reported on standard error, and the 
 	completeWords(c, "outcome", auditOutcomes...)
 	completeWords(c, "effect", auditEffects...)
 	addOutput(c, &output)
-	a.completeTool(c, "tool")
+	completer{a}.completeTool(c, "tool")
 	return c
 }
 
@@ -161,7 +161,7 @@ func oneOf(flag, word string, known []string) error {
 }
 
 // completeTool sets the exact paths of tools as completions of a flag.
-func (a *app) completeTool(c *cobra.Command, flag string) {
+func (a completer) completeTool(c *cobra.Command, flag string) {
 	err := c.RegisterFlagCompletionFunc(flag,
 		func(cmd *cobra.Command, _ []string, prefix string) (out []string, _ cobra.ShellCompDirective) {
 			a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {

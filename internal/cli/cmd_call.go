@@ -30,7 +30,7 @@ input.`,
   biplane call files.list_directory '{"path": "."}' -o yaml
   biplane call github.create_issue - < issue.json`,
 		Args:              atLeastOne("TOOL", "the path of a tool"),
-		ValidArgsFunction: a.completePaths,
+		ValidArgsFunction: completer{a}.completePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -58,7 +58,7 @@ input.`,
 	addOutput(c, &output)
 	c.Flags().StringVar(&session, "session", "", "session to call it in, by its `name`")
 	c.Flags().DurationVar(&timeout, "timeout", 0, "time limit, without the time of the tool (default 1m)")
-	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
+	if err := c.RegisterFlagCompletionFunc("session", completer{a}.completeSessions(2)); err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}
 	return c

@@ -36,7 +36,7 @@ the exit code is then 1.`,
 		Args: exactlyTwo("SRC", "DST", "of which one is SESSION:PATH"),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			var out []string
-			for _, name := range a.sessionNames(cmd.Context()) {
+			for _, name := range (completer{a}).sessionNames(cmd.Context()) {
 				if strings.HasPrefix(name, prefix) {
 					out = append(out, name+":")
 				}

@@ -91,7 +91,7 @@ func executionsListCommand(a *app) *cobra.Command {
 	fs.StringVar(&f.Before, "before", "", "continue a list, from the `mark` at its end")
 	addOutput(c, &output)
 	completeWords(c, "state", executionStates...)
-	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
+	if err := c.RegisterFlagCompletionFunc("session", completer{a}.completeSessions(2)); err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}
 	return c
@@ -165,7 +165,7 @@ one call.`,
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb --call 3
   biplane executions show ex_4kd2m5x7q3na6tpw8zrb -o json`,
 		Args:              exactlyOne("EXECUTION", "the id of an execution"),
-		ValidArgsFunction: a.completeExecutions(1),
+		ValidArgsFunction: completer{a}.completeExecutions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("call") && n < 1 {
 				return usageError("call %d is invalid: calls are numbered from 1", n)
@@ -203,7 +203,7 @@ is interrupted. With -o json each line is an object, with -o yaml each document 
 If no process runs EXECUTION, this command runs it while it is watched.`,
 		Example:           "  biplane executions watch\n  biplane executions watch ex_4kd2m5x7q3na6tpw8zrb",
 		Args:              atMost(1, "one EXECUTION"),
-		ValidArgsFunction: a.completeExecutions(1),
+		ValidArgsFunction: completer{a}.completeExecutions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -233,7 +233,7 @@ and its session is restored to its state before the program. The effects of its 
 in progress may still take effect.`,
 		Example:           "  biplane executions stop ex_4kd2m5x7q3na6tpw8zrb",
 		Args:              exactlyOne("EXECUTION", "the id of an execution"),
-		ValidArgsFunction: a.completeExecutions(1),
+		ValidArgsFunction: completer{a}.completeExecutions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if err := client.StopExecution(ctx, args[0]); err != nil {
@@ -258,7 +258,7 @@ calls are equal if their tool, arguments and outcome are. The exit code is 0 if 
 and 1 otherwise.`,
 		Example:           "  biplane executions diff ex_4kd2m5x7q3na6tpw8zrb ex_c7yq2n4v8sjh3dmx5tgp",
 		Args:              exactlyTwo("A", "B", "the ids of two executions"),
-		ValidArgsFunction: a.completeExecutions(2),
+		ValidArgsFunction: completer{a}.completeExecutions(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				first, err := client.Journal(ctx, args[0])
@@ -285,7 +285,7 @@ and 1 otherwise.`,
 }
 
 // completeExecutions completes the ids of executions in the first n arguments.
-func (a *app) completeExecutions(n int) cobra.CompletionFunc {
+func (a completer) completeExecutions(n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		var out []string
 		if len(args) >= n {

@@ -289,8 +289,9 @@ func (i *initializer) offerClients(ctx context.Context) error {
 	if err != nil || !strings.HasPrefix(said, "y") {
 		return err
 	}
+	in := installer{i.app, installFlags{output: i.output}}
 	for _, t := range targets {
-		if err := i.installClient(t.ID, installFlags{output: i.output}); err != nil {
+		if err := in.installClient(t.ID); err != nil {
 			return err
 		}
 	}

@@ -67,9 +67,9 @@ biplane/biplane.yaml in the user's configuration folder, which is created. With 
 		ValidArgsFunction: completeClients,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.listClients(f)
+				return installer{a, f}.listClients()
 			}
-			return a.installClient(args[0], f)
+			return installer{a, f}.installClient(args[0])
 		},
 	}
 	addOutput(c, &f.output)
@@ -92,7 +92,7 @@ old one is. Biplane's configuration keeps its servers.`,
 		Example:           "  biplane uninstall cursor --dry-run\n  biplane uninstall cursor",
 		Args:              exactlyOne("CLIENT", "the name of a client"),
 		ValidArgsFunction: completeClients,
-		RunE:              func(_ *cobra.Command, args []string) error { return a.uninstallClient(args[0], f) },
+		RunE:              func(_ *cobra.Command, args []string) error { return installer{a, f}.uninstallClient(args[0]) },
 	}
 	addOutput(c, &f.output)
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show the change as a diff without secrets, and change nothing")
@@ -117,13 +117,19 @@ func completeClients(c *cobra.Command, args []string, _ string) ([]string, cobra
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) listClients(f installFlags) error {
+// An installer carries out install and uninstall.
+type installer struct {
+	*app
+	installFlags
+}
+
+func (i installer) listClients() error {
 	m, err := thisMachine()
 	if err != nil {
 		return err
 	}
-	all := clients.ListTargets(m, f.project)
-	return a.printOutput(f.output, all, func(w io.Writer) {
+	all := clients.ListTargets(m, i.project)
+	return i.printOutput(i.output, all, func(w io.Writer) {
 		rows := [][]string{{"CLIENT", "FILE", "EXISTS"}}
 		for _, t := range all {
 			exists := "no"
@@ -185,39 +191,39 @@ func ownCommand() (string, error) {
 }
 
 // installConfig returns the configuration that the servers of a client are added to.
-func (a *app) installConfig(project bool) (string, error) {
-	path, err := config.Find(a.config)
+func (i installer) installConfig() (string, error) {
+	path, err := config.Find(i.config)
 	if err != nil {
 		return "", err
 	}
-	named := a.config != "" || os.Getenv("BIPLANE_CONFIG") != ""
+	named := i.config != "" || os.Getenv("BIPLANE_CONFIG") != ""
 	switch {
-	case path != "" && (named || !project && filepath.Base(path) != ".mcp.json"):
+	case path != "" && (named || !i.project && filepath.Base(path) != ".mcp.json"):
 		return path, nil
-	case project:
+	case i.project:
 		return filepath.Abs("biplane.yaml")
 	}
 	folder, err := config.UserFolder()
 	return filepath.Join(folder, "biplane.yaml"), err
 }
 
-func (a *app) installClient(name string, f installFlags) error {
-	t, m, err := findClient(name, f.project)
+func (i installer) installClient(name string) error {
+	t, m, err := findClient(name, i.project)
 	if err != nil {
 		return err
 	}
-	path, err := a.installConfig(f.project)
+	path, err := i.installConfig()
 	if err != nil {
 		return err
 	}
-	in := clients.Installation{Command: f.command, Args: []string{"mcp", "--config", path}, Keep: f.keep}
+	in := clients.Installation{Command: i.command, Args: []string{"mcp", "--config", path}, Keep: i.keep}
 	if in.Command == "" {
 		if in.Command, err = ownCommand(); err != nil {
 			return err
 		}
 	}
-	if a.dataDir != "" {
-		dir, err := filepath.Abs(a.dataDir)
+	if i.dataDir != "" {
+		dir, err := filepath.Abs(i.dataDir)
 		if err != nil {
 			return err
 		}
@@ -237,15 +243,15 @@ func (a *app) installClient(name string, f installFlags) error {
 	r := installReport{Client: t.Client, File: t.File, Changed: !c.IsEmpty(), Taken: c.Taken, Left: c.Left,
 		Backup: c.BackupFile(), Config: path, Added: added, Found: found, importing: c.Import,
 		undoWith: "biplane uninstall " + t.ID}
-	if f.project {
+	if i.project {
 		r.undoWith += " --project"
 	}
-	if f.dryRun {
+	if i.dryRun {
 		r.Diff = c.DiffFile()
 		if len(added) > 0 {
 			r.Diff = c.DiffTexts(path, edit.Before, edit.After) + r.Diff
 		}
-		return a.printInstall(f, r, m)
+		return i.printInstall(r, m)
 	}
 	if len(added) > 0 || edit.Before == nil {
 		if err := edit.WriteFile(); err != nil {
@@ -255,7 +261,7 @@ func (a *app) installClient(name string, f installFlags) error {
 	if err := c.WriteFiles(); err != nil {
 		return err
 	}
-	return a.printInstall(f, r, m)
+	return i.printInstall(r, m)
 }
 
 // sameFile reports whether two paths lead to the same file.
@@ -268,8 +274,8 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-func (a *app) uninstallClient(name string, f installFlags) error {
-	t, m, err := findClient(name, f.project)
+func (i installer) uninstallClient(name string) error {
+	t, m, err := findClient(name, i.project)
 	if err != nil {
 		return err
 	}
@@ -279,12 +285,12 @@ func (a *app) uninstallClient(name string, f installFlags) error {
 	}
 	r := installReport{Client: t.Client, File: t.File, Changed: !c.IsEmpty(), Restored: c.Back, Left: c.Left,
 		undo: true, fileGone: c.After == nil && c.Before != nil}
-	if f.dryRun {
+	if i.dryRun {
 		r.Diff = c.DiffFile()
 	} else if err := c.WriteFiles(); err != nil {
 		return err
 	}
-	if err := a.printInstall(f, r, m); err != nil {
+	if err := i.printInstall(r, m); err != nil {
 		return err
 	}
 	if len(c.Left) > 0 {
@@ -293,11 +299,11 @@ func (a *app) uninstallClient(name string, f installFlags) error {
 	return nil
 }
 
-func (a *app) printInstall(f installFlags, r installReport, m clients.Machine) error {
-	return a.printOutput(f.output, r, func(w io.Writer) {
+func (i installer) printInstall(r installReport, m clients.Machine) error {
+	return i.printOutput(i.output, r, func(w io.Writer) {
 		file := cleanLine(shortPath(r.File, m))
 		switch {
-		case f.dryRun && r.Changed:
+		case i.dryRun && r.Changed:
 			fmt.Fprint(w, stripControls(r.Diff))
 		case !r.Changed && r.undo:
 			fmt.Fprintf(w, "%s: Biplane is not in %s: nothing to do\n", r.Client, file)
@@ -317,15 +323,15 @@ func (a *app) printInstall(f installFlags, r installReport, m clients.Machine) e
 		for _, s := range r.Left {
 			fmt.Fprintf(w, "  %s stays: %s\n", cleanLine(s.Name), cleanLine(s.Reason))
 		}
-		if r.undo || f.dryRun {
+		if r.undo || i.dryRun {
 			return
 		}
-		a.printConfiguration(w, r, m)
+		printConfiguration(w, r, m)
 	})
 }
 
 // printConfiguration prints which servers Biplane's configuration has now.
-func (a *app) printConfiguration(w io.Writer, r installReport, m clients.Machine) {
+func printConfiguration(w io.Writer, r installReport, m clients.Machine) {
 	path := cleanLine(shortPath(r.Config, m))
 	if len(r.Added) > 0 {
 		fmt.Fprintf(w, "  added to %s: %s\n", path, cleanLine(strings.Join(r.Added, ", ")))

@@ -169,7 +169,7 @@ func keysRotateCommand(a *app) *cobra.Command {
 key is refused at once, and its connections are closed. With --grace it stays valid for a while.`,
 		Example:           "  biplane keys rotate ci\n  biplane keys rotate ci --grace 24h",
 		Args:              exactlyOne("NAME", "the name of a key"),
-		ValidArgsFunction: a.completeKeys,
+		ValidArgsFunction: completer{a}.completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := secondsOf("--grace", grace)
 			if err != nil {
@@ -199,7 +199,7 @@ func keysRevokeCommand(a *app) *cobra.Command {
 programs can no longer call tools. Its name can't be used again, since the record names it.`,
 		Example:           "  biplane keys revoke ci",
 		Args:              exactlyOne("NAME", "the name of a key"),
-		ValidArgsFunction: a.completeKeys,
+		ValidArgsFunction: completer{a}.completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return printOne(a, cmd, output, getterOf((*api.Client).Keys, api.KeyClient.Revoke), args[0],
 				func(w io.Writer, k *api.Key) { fmt.Fprintf(w, "Key %s is revoked.\n", cleanLine(k.Name)) })
@@ -210,7 +210,7 @@ programs can no longer call tools. Its name can't be used again, since the recor
 }
 
 // completeKeys completes the name of a key that is not revoked.
-func (a *app) completeKeys(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+func (a completer) completeKeys(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

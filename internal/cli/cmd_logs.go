@@ -42,10 +42,11 @@ It needs a process that runs: without one there is no log.`,
 					return &api.Error{Kind: api.NotFound,
 						Message: "no process runs that has a log: start biplane serve, or an agent with biplane mcp"}
 				}
+				p := logPrinter{a, client, output}
 				if upstream != "" {
-					return a.printStderr(ctx, client, upstream, output)
+					return p.printStderr(ctx, upstream)
 				}
-				return a.printLog(ctx, client, last, follow, output)
+				return p.printLog(ctx, last, follow)
 			})
 		},
 	}
@@ -56,25 +57,32 @@ It needs a process that runs: without one there is no log.`,
 	return c
 }
 
+// A logPrinter prints logs in a form of output.
+type logPrinter struct {
+	*app
+	client *api.Client
+	output string
+}
+
 // printLog prints the last lines, and new ones if follow is set.
-func (a *app) printLog(ctx context.Context, client *api.Client, last int, follow bool, output string) error {
-	lines, err := client.ReadLogs(ctx, 0, false)
+func (p logPrinter) printLog(ctx context.Context, last int, follow bool) error {
+	lines, err := p.client.ReadLogs(ctx, 0, false)
 	if err != nil {
 		return err
 	}
 	lines = lines[max(0, len(lines)-last):]
 	if !follow {
-		return a.printOutput(output, lines, func(w io.Writer) { writeLog(w, lines) })
+		return p.printOutput(p.output, lines, func(w io.Writer) { writeLog(w, lines) })
 	}
 	var at int64
 	for {
 		for _, l := range lines {
 			at = l.Line
-			if err := a.printLine(output, l); err != nil {
+			if err := p.printLine(l); err != nil {
 				return err
 			}
 		}
-		if lines, err = client.ReadLogs(ctx, at, true); ctx.Err() != nil {
+		if lines, err = p.client.ReadLogs(ctx, at, true); ctx.Err() != nil {
 			return nil // interrupted
 		} else if err != nil {
 			return err
@@ -83,19 +91,19 @@ func (a *app) printLog(ctx context.Context, client *api.Client, last int, follow
 }
 
 // printLine prints one line of a log that is followed.
-func (a *app) printLine(output string, l api.LogLine) error {
-	switch output {
+func (p logPrinter) printLine(l api.LogLine) error {
+	switch p.output {
 	case "json":
 		line, err := lineOf(l)
 		if err == nil {
-			_, err = a.Out.Write(line)
+			_, err = p.Out.Write(line)
 		}
 		return err
 	case "yaml":
-		fmt.Fprintln(a.Out, "---")
-		return a.printYAML(l)
+		fmt.Fprintln(p.Out, "---")
+		return p.printYAML(l)
 	}
-	writeLog(a.Out, []api.LogLine{l})
+	writeLog(p.Out, []api.LogLine{l})
 	return nil
 }
 
@@ -106,8 +114,8 @@ func writeLog(w io.Writer, lines []api.LogLine) {
 }
 
 // printStderr prints the last lines that an upstream wrote to its standard error.
-func (a *app) printStderr(ctx context.Context, client *api.Client, name, output string) error {
-	all, err := client.Upstreams(ctx)
+func (p logPrinter) printStderr(ctx context.Context, name string) error {
+	all, err := p.client.Upstreams(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,7 +129,7 @@ func (a *app) printStderr(ctx context.Context, client *api.Client, name, output 
 		if lines == nil {
 			lines = []string{}
 		}
-		return a.printOutput(output, lines, func(w io.Writer) {
+		return p.printOutput(p.output, lines, func(w io.Writer) {
 			for _, l := range lines {
 				fmt.Fprintln(w, cleanLine(l))
 			}

@@ -47,14 +47,14 @@ ends, this process takes over.`,
 	addFolderFlags(c, &folder)
 	c.Flags().StringVar(&profile, "profile", "",
 		"offer the tools of this profile only (see profiles in the configuration)")
-	if err := c.RegisterFlagCompletionFunc("profile", a.completeProfiles); err != nil {
+	if err := c.RegisterFlagCompletionFunc("profile", completer{a}.completeProfiles); err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}
 	return c
 }
 
 // completeProfiles completes the names of profiles in the configuration.
-func (a *app) completeProfiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+func (a completer) completeProfiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	if cfg, err := a.daemonConfig("error"); err == nil {
 		for _, p := range cfg.Settings.Profiles {

@@ -293,7 +293,7 @@ func policyExplainCommand(a *app) *cobra.Command {
 				return a.printOutput(output, x, func(w io.Writer) { showAnswer(w, x) })
 			})
 		},
-		ValidArgsFunction: a.completePaths,
+		ValidArgsFunction: completer{a}.completePaths,
 	}
 	f, p := c.Flags(), &q.Principal
 	f.StringVar(&dir, "policy", "", "use the policies of this `folder` instead of those in effect")

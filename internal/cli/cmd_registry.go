@@ -248,7 +248,7 @@ func registryShowCommand(a *app) *cobra.Command {
 		Example: "  biplane registry show weather\n" +
 			"  biplane registry show io.github.user/weather --from public --version 1.0.2",
 		Args:              exactlyOne("NAME", "the name of a server"),
-		ValidArgsFunction: a.completeEntry,
+		ValidArgsFunction: completer{a}.completeEntry,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, e, err := a.findServer(cmd.Context(), from, args[0], version)
 			if err != nil {
@@ -396,12 +396,12 @@ the names of servers only.`,
 }
 
 // completeEntry completes the name of a server on the list.
-func (a *app) completeEntry(cmd *cobra.Command, args []string,
+func (a completer) completeEntry(cmd *cobra.Command, args []string,
 	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	quiet := *a
+	quiet := *a.app
 	quiet.Err = io.Discard
 	_, list, err := quiet.openList(cmd.Context(), false)
 	if err != nil { // a shell shows no errors

@@ -46,7 +46,7 @@ package is run are refused, unless --allow-runtime accepts them. Packages are al
   biplane registry add io.github.user/weather --from public --dry-run
   biplane registry add com.example/weather --from server.json --use remote`,
 		Args:              exactlyOne("NAME", "the name of a server"),
-		ValidArgsFunction: a.completeEntry,
+		ValidArgsFunction: completer{a}.completeEntry,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, e, err := a.findServer(cmd.Context(), from, args[0], version)
 			if err != nil {

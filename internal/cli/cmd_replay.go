@@ -37,7 +37,7 @@ The exit code is 0 if everything was as recorded, or if all calls of a changed p
   biplane replay ex_4kd2m5x7q3na6tpw8zrb --program fixed.ts -o json
   biplane replay ex_4kd2m5x7q3na6tpw8zrb --program fixed.ts --reads`,
 		Args:              exactlyOne("EXECUTION", "the id of an execution"),
-		ValidArgsFunction: a.completeExecutions(1),
+		ValidArgsFunction: completer{a}.completeExecutions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.ReplayRequest{Until: until, Reads: reads}
 			if err := readReplay(a, cmd, file, &req); err != nil {

@@ -98,10 +98,10 @@ program runs again and may make exactly those writes.`,
 	f.BoolVar(&asJSON, "json", false,
 		"the same as -o json: one object with the value, error, console, calls and figures")
 	completeWords(c, "language", "typescript", "javascript", "python", "bash", "go", "rust", "java")
-	if err := c.RegisterFlagCompletionFunc("session", a.completeSessions(2)); err != nil {
+	if err := c.RegisterFlagCompletionFunc("session", completer{a}.completeSessions(2)); err != nil {
 		panic(err) // unknown flag: a mistake in this package
 	}
-	if err := c.RegisterFlagCompletionFunc("after", a.completeExecutions(2)); err != nil {
+	if err := c.RegisterFlagCompletionFunc("after", completer{a}.completeExecutions(2)); err != nil {
 		panic(err) // as above
 	}
 	return c

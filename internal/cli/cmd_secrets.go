@@ -152,7 +152,7 @@ func secretsRemoveCommand(a *app) *cobra.Command {
 		Short:             "Remove a secret from the data folder",
 		Example:           "  biplane secrets remove GITHUB_TOKEN",
 		Args:              exactlyOne("NAME", "the name of a secret"),
-		ValidArgsFunction: a.completeSecrets,
+		ValidArgsFunction: completer{a}.completeSecrets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if err := client.Secrets().Remove(ctx, owner, args[0]); err != nil {
@@ -183,7 +183,7 @@ func formatOwner(owner string) string {
 }
 
 // completeSecrets completes the name of a secret.
-func (a *app) completeSecrets(cmd *cobra.Command, args []string,
+func (a completer) completeSecrets(cmd *cobra.Command, args []string,
 	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

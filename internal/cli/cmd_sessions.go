@@ -124,7 +124,7 @@ func sessionsShowCommand(a *app) *cobra.Command {
 		Short:             "Show a session",
 		Example:           "  biplane sessions show work\n  biplane sessions show work -o json",
 		Args:              exactlyOne("NAME", "the name of a session"),
-		ValidArgsFunction: a.completeSessions(1),
+		ValidArgsFunction: completer{a}.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return printOne(a, cmd, output, getterOf((*api.Client).Sessions, api.SessionClient.Get), args[0],
 				showSession)
@@ -141,7 +141,7 @@ func sessionsEndCommand(a *app) *cobra.Command {
 		Short:             "End a session, and delete its state and files",
 		Example:           "  biplane sessions end work",
 		Args:              exactlyOne("NAME", "the name of a session"),
-		ValidArgsFunction: a.completeSessions(1),
+		ValidArgsFunction: completer{a}.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if err := client.Sessions().End(ctx, args[0]); err != nil {
@@ -165,7 +165,7 @@ func sessionsForkCommand(a *app) *cobra.Command {
 			`don't affect the other.`,
 		Example:           "  biplane sessions fork work experiment",
 		Args:              exactlyTwo("FROM", "TO", "the names of a session and of its copy"),
-		ValidArgsFunction: a.completeSessions(1),
+		ValidArgsFunction: completer{a}.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				s, err := client.Sessions().Fork(ctx, args[0], args[1])
@@ -205,7 +205,7 @@ when this command ends.`,
 func sessionCommand(a *app, c *cobra.Command, state string,
 	change func(api.SessionClient, context.Context, string) (*api.Session, error)) *cobra.Command {
 	var output string
-	c.Args, c.ValidArgsFunction = exactlyOne("NAME", "the name of a session"), a.completeSessions(1)
+	c.Args, c.ValidArgsFunction = exactlyOne("NAME", "the name of a session"), completer{a}.completeSessions(1)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 			s, err := change(client.Sessions(), ctx, args[0])
@@ -241,7 +241,7 @@ file.`,
   biplane sessions export work -o backup/work.session --passphrase-file secret.txt
   biplane sessions export work -o - | gpg --encrypt > work.gpg`,
 		Args:              exactlyOne("NAME", "the name of a session"),
-		ValidArgsFunction: a.completeSessions(1),
+		ValidArgsFunction: completer{a}.completeSessions(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, err := readPassphrase(passphrase)
 			if err != nil {
@@ -379,7 +379,7 @@ build of the engine is rebuilt from the session's journal if possible, and the o
 }
 
 // sessionNames returns the names of the sessions, for completion.
-func (a *app) sessionNames(ctx context.Context) (names []string) {
+func (a completer) sessionNames(ctx context.Context) (names []string) {
 	a.forCompletion(ctx, func(ctx context.Context, client *api.Client) error {
 		all, err := client.Sessions().List(ctx)
 		for _, s := range all {
@@ -391,7 +391,7 @@ func (a *app) sessionNames(ctx context.Context) (names []string) {
 }
 
 // completeSessions completes the names of sessions in the first n arguments.
-func (a *app) completeSessions(n int) cobra.CompletionFunc {
+func (a completer) completeSessions(n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		var out []string
 		if len(args) < n {

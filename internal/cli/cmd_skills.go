@@ -83,7 +83,7 @@ func skillsShowCommand(a *app) *cobra.Command {
 		Short:             "Show the text of a skill",
 		Example:           "  biplane skills show report.ts",
 		Args:              exactlyOne("NAME", "the file name of a skill"),
-		ValidArgsFunction: a.completeSkills,
+		ValidArgsFunction: completer{a}.completeSkills,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return printOne(a, cmd, output, getterOf((*api.Client).Skills, api.SkillClient.Get), args[0],
 				func(w io.Writer, s *api.Skill) { fmt.Fprintln(w, stripControls(strings.TrimRight(s.Source, "\n"))) })
@@ -103,7 +103,7 @@ func (a *app) skillChange(use, what, did string,
 		Short:             what,
 		Example:           "  biplane skills " + verb + " report.ts",
 		Args:              exactlyOne("NAME", "the file name of a skill"),
-		ValidArgsFunction: a.completeSkills,
+		ValidArgsFunction: completer{a}.completeSkills,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				if err := change(ctx, client, args[0]); err != nil {
@@ -120,7 +120,7 @@ func (a *app) skillChange(use, what, did string,
 }
 
 // completeSkills completes the name of a skill.
-func (a *app) completeSkills(cmd *cobra.Command, args []string,
+func (a completer) completeSkills(cmd *cobra.Command, args []string,
 	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

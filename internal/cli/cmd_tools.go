@@ -167,7 +167,7 @@ func toolsShowCommand(a *app) *cobra.Command {
 		Short:             "Show a tool: its description, typed call, example and schemas",
 		Example:           "  biplane tools show github.list_issues\n  biplane tools show github.list-issues -o json",
 		Args:              exactlyOne("PATH", "the path of a tool"),
-		ValidArgsFunction: a.completePaths,
+		ValidArgsFunction: completer{a}.completePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return printOne(a, cmd, output, (*api.Client).Tool, args[0], showTool)
 		},
@@ -252,7 +252,7 @@ func writeTree(dir string, files map[string]string) error {
 }
 
 // completePaths completes the path of a tool, if a running process can list the tools.
-func (a *app) completePaths(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+func (a completer) completePaths(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

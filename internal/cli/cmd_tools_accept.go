@@ -45,7 +45,7 @@ waiting at the moment.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: a.completeWaiting,
+		ValidArgsFunction: completer{a}.completeWaiting,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				upstreams, err := client.Upstreams(ctx)
@@ -61,7 +61,7 @@ waiting at the moment.`,
 		},
 	}
 	c.Flags().StringVar(&upstream, "upstream", "", "accept the changes of all tools of this upstream")
-	_ = c.RegisterFlagCompletionFunc("upstream", a.completeWaitingUpstreams)
+	_ = c.RegisterFlagCompletionFunc("upstream", completer{a}.completeWaitingUpstreams)
 	addOutput(c, &output)
 	return c
 }
@@ -199,7 +199,7 @@ func showNotice(w io.Writer, n *api.DefinitionNotice) {
 }
 
 // completeWaiting completes the path of a tool with pending claims.
-func (a *app) completeWaiting(cmd *cobra.Command, args []string,
+func (a completer) completeWaiting(cmd *cobra.Command, args []string,
 	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Upstreams(ctx)
@@ -216,7 +216,7 @@ func (a *app) completeWaiting(cmd *cobra.Command, args []string,
 }
 
 // completeWaitingUpstreams completes the name of an upstream with pending claims.
-func (a *app) completeWaitingUpstreams(cmd *cobra.Command, _ []string,
+func (a completer) completeWaitingUpstreams(cmd *cobra.Command, _ []string,
 	prefix string) (out []string, _ cobra.ShellCompDirective) {
 	a.forCompletion(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 		all, err := client.Upstreams(ctx)
