@@ -14,6 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/repeat"
 	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/exec/program"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/serve/feed"
 	"github.com/biplane-dev/biplane/internal/serve/httpapi"
 	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
@@ -30,28 +31,16 @@ type assembly struct {
 
 // createParts creates the parts, from the audit record at the bottom to the servers for agents at
 // the top.
-func (d assembly) createParts(ctx context.Context) (err error) {
+func (d assembly) createParts(ctx context.Context) error {
 	if err := d.openKeys(ctx); err != nil {
 		return err
 	}
-	s := d.cfg.Settings
 	d.reload = newReloader(d.Daemon, d.key)
-	e := newEngine(d.cfg.Engine, d.log, s)
-	e.images, e.libraries = openImages(d.cfg.DataDir, s), filepath.Join(d.cfg.DataDir, "libraries")
-	if d.sandboxes, err = newSandboxes(d.cfg.drivers, s.Sandbox, e); err != nil {
+	network, err := d.createSandboxes()
+	if err != nil {
 		return err
 	}
-	d.shapes = d.newShapes()
-	d.catalog = catalog.New(catalog.Config{Describe: describer{d.shapes}.describeEntry, Unprefixed: d.cfg.Unprefixed})
-	d.mask = newMask(s, d.key)
-	d.log = slog.New(tracing.WrapHandler(d.mask.Handler(d.servers.log.WrapHandler(d.log.Handler()))))
-	d.meters.tracer = newTracer(s, d.Daemon)
-	d.servers.notices, d.servers.events = newNotices(d.Daemon), feed.NewBook()
-	d.servers.expiries = newExpiries()
-	secrets := newSecrets(s, d.store.OpenSecrets(d.key), d.mask, d.Daemon)
-	if d.upstreams, err = newUpstreams(s, d.store.Tokens(d.key), secrets,
-		newApprovedServers(s, d.cfg.DataDir, d.log), &hints{d.store.Hints(d.key), d.Daemon, d.log}, d.catalog,
-		d.cfg.Version, d.log, d.mask, observer{d.Daemon}, observer{d.Daemon}, newHosting(d.Daemon)); err != nil {
+	if err := d.createUpstreams(); err != nil {
 		return err
 	}
 	if d.audit, err = d.openAudit(); err != nil {
@@ -61,6 +50,63 @@ func (d assembly) createParts(ctx context.Context) (err error) {
 	if d.warm.first == nil { // in the background; not earlier, while the engine's process starts
 		d.warm.work.Go(program.Warm)
 	}
+	if err := d.createPolicies(); err != nil {
+		return err
+	}
+	d.reload.recordInForce(context.Background())
+	d.meters.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d.Daemon}})
+	d.meters.usage = d.newUsage()
+	calls := &door{daemon: d.Daemon}
+	d.upstreams.hosting.hosts, d.upstreams.hosting.door = d.policies, calls
+	d.index = &index{policies: d.policies, catalog: d.catalog, upstreams: d.upstreams,
+		describer: describer{d.shapes}}
+	if err := d.newExecutor(&door{daemon: d.Daemon, waits: true}); err != nil {
+		return err
+	}
+	own := builtin()
+	d.sandboxes.own = d.newOwnSandboxes(network, calls)
+	d.addOwnTools(own)
+	if d.warm.first == nil { // a known program compiles it, no later than this would
+		d.warm.work.Go(d.warmExecute)
+	}
+	d.createServers(calls, own)
+	return nil
+}
+
+// createSandboxes creates the drivers of sandboxes. It returns the network of sandboxes that are
+// processes.
+func (d assembly) createSandboxes() (_ sandbox.Network, err error) {
+	s := d.cfg.Settings
+	e := newEngine(d.cfg.Engine, d.log, s)
+	e.images, e.libraries = openImages(d.cfg.DataDir, s), filepath.Join(d.cfg.DataDir, "libraries")
+	d.sandboxes, err = newSandboxes(d.cfg.drivers, s.Sandbox, e)
+	return e.network, err
+}
+
+// createUpstreams creates the catalog and the upstreams, and what they report to. From here on, the
+// log has no secrets.
+func (d assembly) createUpstreams() (err error) {
+	s := d.cfg.Settings
+	d.shapes = d.newShapes()
+	d.catalog = catalog.New(catalog.Config{Describe: describer{d.shapes}.describeEntry, Unprefixed: d.cfg.Unprefixed})
+	d.mask = newMask(s, d.key)
+	d.log = slog.New(tracing.WrapHandler(d.mask.Handler(d.servers.log.WrapHandler(d.log.Handler()))))
+	d.meters.tracer = newTracer(s, d.Daemon)
+	d.servers.notices, d.servers.events = newNotices(d.Daemon), feed.NewBook()
+	d.servers.expiries = newExpiries()
+	d.upstreams, err = newUpstreams(s, upstreamParts{
+		log: d.log, mask: d.mask, version: d.cfg.Version, catalog: d.catalog, tokens: d.store.Tokens(d.key),
+		secrets:  newSecrets(s, d.store.OpenSecrets(d.key), d.mask, d.Daemon),
+		approved: newApprovedServers(s, d.cfg.DataDir, d.log),
+		hints:    &hints{d.store.Hints(d.key), d.Daemon, d.log},
+		observer: observer{d.Daemon}, places: observer{d.Daemon}, hosting: newHosting(d.Daemon),
+	})
+	return err
+}
+
+// createPolicies creates what decides on calls.
+func (d assembly) createPolicies() (err error) {
+	s := d.cfg.Settings
 	d.approvals = d.newApprovals()
 	d.network = d.newNetwork()
 	d.privacy = d.newPrivacy()
@@ -73,21 +119,11 @@ func (d assembly) createParts(ctx context.Context) (err error) {
 		Audit: d.audit, Log: d.log, Limits: d.limits, Privacy: d.privacy, Turns: d.turns,
 		Shapes: d.shapes,
 	}, observer{d.Daemon}, d.log)
-	if err != nil {
-		return err
-	}
-	d.reload.recordInForce(context.Background())
-	d.meters.metrics = metrics.New(metrics.Config{Version: d.cfg.Version, Catalog: d.catalog, Gauges: gauges{d.Daemon}})
-	d.meters.usage = d.newUsage()
-	door := d.meters.usage.CountCalls(d.meters.metrics.CountCalls(d.meters.tracer.TraceCalls(d.policies)), d.findTool)
-	d.upstreams.hosting.hosts, d.upstreams.hosting.door = d.policies, door
-	d.index = &index{policies: d.policies, catalog: d.catalog, upstreams: d.upstreams,
-		describer: describer{d.shapes}}
-	if err := d.newExecutor(door); err != nil {
-		return err
-	}
-	own := builtin()
-	d.sandboxes.own = d.newOwnSandboxes(e.network, door)
+	return err
+}
+
+// addOwnTools adds Biplane's own tools to the catalog.
+func (d assembly) addOwnTools(own []*tool.Tool) {
 	d.catalog.Set(catalog.Source{Name: tool.Own, Tools: slices.Concat(own, networkTools(), owned.ListTools()),
 		Health: tool.Health{State: tool.Ready}, Caller: maskCaller(d.mask, table{
 			"search": d.upstreams.waiting(withSkills(d.catalog.SearchTool(d.policies.visible),
@@ -98,11 +134,6 @@ func (d assembly) createParts(ctx context.Context) (err error) {
 			"send":    d.network,
 			"connect": d.network,
 		}.addSandboxTools(d.sandboxes.own))})
-	if d.warm.first == nil { // a known program compiles it, no later than this would
-		d.warm.work.Go(d.warmExecute)
-	}
-	d.createServers(door, own)
-	return nil
 }
 
 // createServers creates the MCP server and the HTTP API.

@@ -16,8 +16,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// policies calls tools under the newest policies. Each version of the policies has its own Gateway.
-// A call under way keeps the version that it started with; the next call of the same program uses
+// policies has the newest policies. Each version of the policies has its own Gateway. A call under
+// way keeps the version that it started with; the next call of the same program uses
 // the newest.
 type policies struct {
 	settings atomic.Pointer[config.Config]
@@ -96,12 +96,6 @@ func (p *policies) setEngine(e *policy.Engine) error {
 	p.engine.Store(e)
 	p.gate.Store(g)
 	return nil
-}
-
-// Call calls a tool through the newest Gateway.
-func (p *policies) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-	p.calls.NoteActivity()
-	return p.gate.Load().Call(ctx, c)
 }
 
 // visible returns the part of the catalog that a principal may see now.

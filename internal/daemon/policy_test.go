@@ -89,7 +89,7 @@ func (s *shop) write(t *testing.T, text string) {
 }
 
 func (s *shop) call(path string, p tool.Principal) error {
-	_, err := s.policies.Call(context.Background(),
+	_, err := s.policies.gate.Load().Call(context.Background(),
 		&tool.Call{Path: path, Principal: p, Arguments: json.RawMessage(`{"id":1}`)})
 	return err
 }
@@ -178,12 +178,12 @@ func TestTurnsOutliveAReload(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.policies.Call(ctx, &tool.Call{Path: "shop.put", Arguments: large}); tool.AsError(err) == nil ||
-			!tool.AsError(err).Unsent {
+		put := &tool.Call{Path: "shop.put", Arguments: large}
+		if _, err := s.policies.gate.Load().Call(ctx, put); tool.AsError(err) == nil || !tool.AsError(err).Unsent {
 			t.Errorf("reload %d: a large call did not wait for the turn: %v", i+1, err)
 		}
 		turns.Leave("eve")
-		if _, err := s.policies.Call(t.Context(), &tool.Call{Path: "shop.put", Arguments: large}); err != nil {
+		if _, err := s.policies.gate.Load().Call(t.Context(), put); err != nil {
 			t.Errorf("reload %d: %v", i+1, err)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/tracing"
+	"github.com/biplane-dev/biplane/internal/serve/telemetry"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -26,7 +28,10 @@ func (r route) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		}
 		if s.uses.beginCall() {
 			defer s.uses.endCall()
-			return s.traceCall(ctx, c)
+			ctx, span := s.beginSpan(ctx, c)
+			res, err := s.up.Call(ctx, c)
+			tracing.EndSpan(span, telemetry.ClassifyOutcome(res, err))
+			return res, err
 		} // it was replaced in this moment
 	}
 }

@@ -51,8 +51,9 @@ func TestUpdateDuringReload(t *testing.T) {
 		if err != nil {
 			t.Fatalf("newDefinitions: %v", err)
 		}
-		u := &upstreams{log: log, hints: &hints{noStore{}, noRecord{}, log}, pins: pins, observer: noObserver{},
-			catalog: catalog.New(catalog.Config{}), lastTools: map[string][]*tool.Tool{},
+		u := &upstreams{upstreamParts: upstreamParts{log: log, hints: &hints{noStore{}, noRecord{}, log},
+			observer: noObserver{}, catalog: catalog.New(catalog.Config{})},
+			pins: pins, lastTools: map[string][]*tool.Tool{},
 			lastOffers: map[string]*tool.Offers{}}
 		named := func(name string, swap func()) *source {
 			return &source{up: &swappedUpstream{swap: swap, tools: []*tool.Tool{{Upstream: "peer", Name: name,

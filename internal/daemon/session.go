@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// newExecutor creates the Executor, with sessions in the store.
+// newExecutor creates the Executor, with sessions in the store. Programs call door.
 func (d assembly) newExecutor(door tool.Caller) (err error) {
 	s := d.cfg.Settings
 	sessions, err := d.store.Sessions(context.Background(), d.key)
@@ -23,7 +23,7 @@ func (d assembly) newExecutor(door tool.Caller) (err error) {
 	tools := catalog.NewResolver(d.catalog, d.policies.visible)
 	cfg := executor.Config{
 		Drivers: d.sandboxes.kinds,
-		Door:    d.upstreams.waitingOne(door),
+		Door:    door,
 		Programs: program.New(program.Config{Catalog: tools, Ahead: d.warm.first, Results: describer{d.shapes},
 			Clients: goClients{d.Daemon}}),
 		Hosts: d.policies,
@@ -41,7 +41,7 @@ func (d assembly) newExecutor(door tool.Caller) (err error) {
 	if d.privacy != nil { // a nil *Guard in the interface would not be nil
 		cfg.Privacy = d.privacy
 	}
-	if err := d.openFunctions(cfg.Door, programTools{d.Daemon, tools}); err != nil {
+	if err := d.openFunctions(door, programTools{d.Daemon, tools}); err != nil {
 		return err
 	}
 	d.executor, err = executor.New(cfg)

@@ -35,8 +35,8 @@ func listenAdmin(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// traceCall calls an upstream in a separate span, whose context is sent on.
-func (s *source) traceCall(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+// beginSpan begins the span of a call to the upstream, whose context is sent on.
+func (s *source) beginSpan(ctx context.Context, c *tool.Call) (context.Context, trace.Span) {
 	method, transport := "tools/call", ""
 	switch s.kind {
 	case "stdio":
@@ -56,8 +56,5 @@ func (s *source) traceCall(ctx context.Context, c *tool.Call) (*tool.Result, err
 		attrs = append(attrs, attribute.String("mcp.method.name", method),
 			attribute.String("network.transport", transport))
 	}
-	ctx, span := tracing.StartSpan(ctx, method+" "+c.Tool.Name, trace.SpanKindClient, attrs...)
-	res, err := s.up.Call(ctx, c)
-	tracing.EndSpan(span, telemetry.ClassifyOutcome(res, err))
-	return res, err
+	return tracing.StartSpan(ctx, method+" "+c.Tool.Name, trace.SpanKindClient, attrs...)
 }

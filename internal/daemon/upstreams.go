@@ -238,26 +238,31 @@ type signInObserver interface {
 	places
 }
 
+// upstreamParts are the other parts of a Daemon that upstreams use.
+type upstreamParts struct {
+	log      *slog.Logger
+	mask     *mask.Masker
+	version  string // of Biplane
+	tokens   *store.Tokens
+	secrets  *secrets
+	approved *approvedServers // nil: all
+	hints    *hints
+	catalog  *catalog.Catalog
+	observer toolObserver
+	places   signInObserver
+	hosting  *hosting // runs servers in sandboxes
+}
+
 // upstreams holds all sources of tools, and keeps the catalog up to date with them.
 type upstreams struct {
-	log       *slog.Logger
-	mask      *mask.Masker
-	version   string
-	tokens    *store.Tokens
-	secrets   *secrets
-	approved  *approvedServers // nil: all
+	upstreamParts
 	pool      *instancePool
 	signIns   signIns
-	hints     *hints
 	pins      *definitions
-	catalog   *catalog.Catalog
-	observer  toolObserver
-	places    places
 	wait      time.Duration
 	direct    bool                      // agents call the tools of upstreams themselves, and can be asked
 	sources   atomic.Pointer[[]*source] // in the order of the configuration
 	functions *functions                // runs the tools of folders
-	hosting   *hosting                  // runs servers in sandboxes
 	settled   chan struct{}
 	wanted    chan struct{} // closed on first use, which starts them
 
@@ -269,21 +274,18 @@ type upstreams struct {
 	lastOffers map[string]*tool.Offers
 }
 
-func newUpstreams(s *config.Config, tokens *store.Tokens, known *secrets, approved *approvedServers, h *hints,
-	c *catalog.Catalog, version string, log *slog.Logger, m *mask.Masker, o toolObserver, r signInObserver,
-	boxes *hosting,
-) (*upstreams, error) {
+// newUpstreams creates the upstreams of a configuration, without starting them.
+func newUpstreams(s *config.Config, parts upstreamParts) (*upstreams, error) {
 	u := &upstreams{
-		log: log, mask: m, version: version, tokens: tokens, secrets: known, approved: approved, hints: h,
-		catalog: c, observer: o, places: r,
-		wait: s.StartWait, direct: servesDirect(s), pool: newInstancePool(maxInstances),
+		upstreamParts: parts,
+		wait:          s.StartWait, direct: servesDirect(s), pool: newInstancePool(maxInstances),
 		settled: make(chan struct{}), wanted: make(chan struct{}),
 		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
-		lastOffers: map[string]*tool.Offers{}, functions: newFunctions(s), hosting: boxes,
+		lastOffers: map[string]*tool.Offers{}, functions: newFunctions(s),
 	}
-	u.signIns = signIns{signin.New(u, r)}
+	u.signIns = signIns{signin.New(u, parts.places)}
 	var err error
-	if u.pins, err = newDefinitions(s, h.events, log); err != nil {
+	if u.pins, err = newDefinitions(s, parts.hints.events, parts.log); err != nil {
 		return nil, err
 	}
 	b, err := u.createSources(s)

@@ -143,30 +143,27 @@ func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
 	})
 }
 
-// waitingOne is like waiting, for the calls of programs: it waits only for the upstream of the
-// called tool. A program resumed after a restart starts before the upstreams do, and before anyone
-// has listed the tools of upstreams with credentials: person.
-func (u *upstreams) waitingOne(next tool.Caller) tool.Caller {
-	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-		u.mu.Lock()
-		settled := len(u.connects) == 0
-		u.mu.Unlock()
-		if settled && u.isListed() {
-			return next.Call(ctx, c)
-		}
-		first, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "tools."), ".")
-		for _, info := range u.catalog.View().Upstreams() {
-			if info.Name == first || info.Namespace == first {
-				if !settled {
-					u.awaitAttempt(ctx, info.Name)
-				}
-				u.prepareOne(ctx, info.Name, c.Principal.ID)
-				return next.Call(ctx, c)
+// waitForTool waits like WaitReadyFor, but only for the upstream of the tool that a program calls.
+// A program resumed after a restart starts before the upstreams do, and before anyone has listed
+// the tools of upstreams with credentials: person.
+func (u *upstreams) waitForTool(ctx context.Context, c *tool.Call) {
+	u.mu.Lock()
+	settled := len(u.connects) == 0
+	u.mu.Unlock()
+	if settled && u.isListed() {
+		return
+	}
+	first, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "tools."), ".")
+	for _, info := range u.catalog.View().Upstreams() {
+		if info.Name == first || info.Namespace == first {
+			if !settled {
+				u.awaitAttempt(ctx, info.Name)
 			}
+			u.prepareOne(ctx, info.Name, c.Principal.ID)
+			return
 		}
-		if !settled {
-			u.WaitReady(ctx) // no known upstream has that name yet
-		}
-		return next.Call(ctx, c)
-	})
+	}
+	if !settled {
+		u.WaitReady(ctx) // no known upstream has that name yet
+	}
 }

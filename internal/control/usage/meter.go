@@ -81,19 +81,8 @@ func New(cfg Config) *Meter {
 // unknown is the upstream of a call of an unknown tool.
 const unknown = "unknown"
 
-// CountCalls returns a Caller that counts the calls of next. named returns the tool with a path, or
-// nil.
-func (m *Meter) CountCalls(next tool.Caller, named func(path string) *tool.Tool) tool.Caller {
-	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-		start := time.Now()
-		r, err := next.Call(ctx, c)
-		m.countCall(c, named(c.Path), r, err, time.Since(start))
-		return r, err
-	})
-}
-
-// countCall counts a call that has ended.
-func (m *Meter) countCall(c *tool.Call, t *tool.Tool, r *tool.Result, err error, took time.Duration) {
+// CountCall counts a call that has ended. t is its tool; nil: it is unknown.
+func (m *Meter) CountCall(c *tool.Call, t *tool.Tool, r *tool.Result, err error, took time.Duration) {
 	if c.FromProgram().Plan != nil || r != nil && r.Simulated {
 		return // planned calls are counted when they are made
 	}

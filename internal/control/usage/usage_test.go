@@ -53,12 +53,8 @@ func meter(t testing.TB, s usage.Store, prices *usage.Prices) (*usage.Meter,
 	t.Helper()
 	m := usage.New(usage.Config{Store: s, Prices: prices, Clock: wallclock.At(noon)})
 	return m, func(path, parent string, who tool.Principal, args string, r *tool.Result, err error) {
-		door := m.CountCalls(tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
-			return r,
-				err
-		}), named)
-		_, _ = door.Call(context.Background(), &tool.Call{Path: path,
-			By: &tool.Program{Execution: parent}, Arguments: []byte(args), Principal: who})
+		m.CountCall(&tool.Call{Path: path, By: &tool.Program{Execution: parent}, Arguments: []byte(args),
+			Principal: who}, named(path), r, err, 0)
 	}
 }
 
@@ -298,9 +294,7 @@ func TestColumns(t *testing.T) {
 func BenchmarkCall(b *testing.B) {
 	m, _ := meter(b, &memory{}, nil)
 	r := tool.Text(false, strings.Repeat("hello world ", 100))
-	plain := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return r, nil })
 	crm := &tool.Tool{Upstream: "crm", Name: "list"}
-	door := m.CountCalls(plain, func(string) *tool.Tool { return crm })
 	c := &tool.Call{Path: "crm.list", By: &tool.Program{Execution: "ex_1"},
 		Arguments: []byte(`{"id":1}`), Principal: tool.Principal{ID: "local:ann", Client: "claude-code/2"}}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -308,9 +302,7 @@ func BenchmarkCall(b *testing.B) {
 	go func() { m.Run(ctx); close(done) }()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := door.Call(ctx, c); err != nil {
-			b.Fatalf("Call: %v", err)
-		}
+		m.CountCall(c, crm, r, nil, time.Millisecond)
 	}
 	cancel()
 	<-done

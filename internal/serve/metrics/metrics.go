@@ -3,7 +3,6 @@ package metrics
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -72,21 +71,31 @@ func New(cfg Config) *Registry {
 	}
 }
 
-// CountCalls returns a Caller that counts the calls of next.
-func (r *Registry) CountCalls(next tool.Caller) tool.Caller {
-	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-		upstream := unknown
-		if e, err := r.cfg.Catalog.View().Resolve(c.Path); err == nil {
-			upstream = e.Tool.Upstream
-		}
-		r.inFlight.Add(1)
-		defer r.inFlight.Add(-1)
-		start := time.Now()
-		res, err := next.Call(ctx, c)
-		r.duration.observeDuration(upstream, time.Since(start).Seconds())
-		r.calls.addOne(classifyOutcome(res, err), upstream)
-		return res, err
-	})
+// A CallMeasure measures a call.
+type CallMeasure struct {
+	of       *Registry
+	upstream string
+	began    time.Time
+}
+
+// BeginCall begins to measure a call of the tool with a path. The call is in flight until
+// LeaveFlight.
+func (r *Registry) BeginCall(path string) CallMeasure {
+	m := CallMeasure{of: r, upstream: unknown, began: time.Now()}
+	if e, err := r.cfg.Catalog.View().Resolve(path); err == nil {
+		m.upstream = e.Tool.Upstream
+	}
+	r.inFlight.Add(1)
+	return m
+}
+
+// LeaveFlight is called when the call is over, even if it panicked.
+func (m CallMeasure) LeaveFlight() { m.of.inFlight.Add(-1) }
+
+// CountCall counts the call with its outcome.
+func (m CallMeasure) CountCall(res *tool.Result, err error) {
+	m.of.duration.observeDuration(m.upstream, time.Since(m.began).Seconds())
+	m.of.calls.addOne(classifyOutcome(res, err), m.upstream)
 }
 
 // classifyOutcome classifies the outcome of a call.

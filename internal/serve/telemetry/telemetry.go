@@ -64,22 +64,17 @@ func (t *Tracer) CloseTracer() error {
 	return t.provider.Shutdown(ctx)
 }
 
-// TraceCalls returns a Caller that records a span for each call of next: an agent's request, a call
-// of `biplane run`, or a call that a program makes.
-func (t *Tracer) TraceCalls(next tool.Caller) tool.Caller {
+// BeginCall begins the span of a call: an agent's request, a call of `biplane run`, or a call that
+// a program makes. The caller makes the returned call instead, in the returned context.
+func (t *Tracer) BeginCall(ctx context.Context, c *tool.Call) (context.Context, *tool.Call, *CallSpan) {
 	if t == nil {
-		return next
+		return ctx, c, nil
 	}
-	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
-		ctx, span := t.startCall(ctx, c)
-		call := *c
-		o := &callSpan{Observer: c.Observe(), ctx: ctx, span: span}
-		call.Observer = o
-		res, err := next.Call(ctx, &call)
-		o.endHold()
-		tracing.EndSpan(span, ClassifyOutcome(res, err))
-		return res, err
-	})
+	ctx, span := t.startCall(ctx, c)
+	observed := *c
+	s := &CallSpan{Observer: c.Observe(), ctx: ctx, span: span}
+	observed.Observer = s
+	return ctx, &observed, s
 }
 
 // startCall starts the span of a call. Its name has the tool's only if there is such a tool: other
@@ -114,9 +109,9 @@ func ClassifyOutcome(res *tool.Result, err error) string {
 	return ""
 }
 
-// A callSpan adds what happens to a call to its span: the decision, the execution that it begins,
+// A CallSpan adds what happens to a call to its span: the decision, the execution that it begins,
 // and a span for the time that it waits for a person.
-type callSpan struct {
+type CallSpan struct {
 	tool.Observer
 	ctx  context.Context
 	span trace.Span
@@ -125,20 +120,28 @@ type callSpan struct {
 	hold trace.Span // nil: it doesn't wait
 }
 
+// EndCall ends the span with the outcome of the call. A nil CallSpan does nothing.
+func (s *CallSpan) EndCall(res *tool.Result, err error) {
+	if s != nil {
+		s.endHold()
+		tracing.EndSpan(s.span, ClassifyOutcome(res, err))
+	}
+}
+
 // OnSend implements tool.Observer.
-func (s *callSpan) OnSend(c *tool.Call, decision string) func() error {
+func (s *CallSpan) OnSend(c *tool.Call, decision string) func() error {
 	s.span.SetAttributes(attribute.String("biplane.decision", decision))
 	return s.Observer.OnSend(c, decision)
 }
 
 // OnExecution implements tool.Observer.
-func (s *callSpan) OnExecution(id string) {
+func (s *CallSpan) OnExecution(id string) {
 	s.span.SetAttributes(attribute.String("biplane.execution.id", id))
 	s.Observer.OnExecution(id)
 }
 
 // OnHold implements tool.Observer.
-func (s *callSpan) OnHold(h *tool.Hold) {
+func (s *CallSpan) OnHold(h *tool.Hold) {
 	s.endHold()
 	if h != nil {
 		s.mu.Lock()
@@ -150,7 +153,7 @@ func (s *callSpan) OnHold(h *tool.Hold) {
 }
 
 // endHold ends the span of the time that the call waits.
-func (s *callSpan) endHold() {
+func (s *CallSpan) endHold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hold != nil {
