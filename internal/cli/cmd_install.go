@@ -92,7 +92,9 @@ old one is. Biplane's configuration keeps its servers.`,
 		Example:           "  biplane uninstall cursor --dry-run\n  biplane uninstall cursor",
 		Args:              exactlyOne("CLIENT", "the name of a client"),
 		ValidArgsFunction: completeClients,
-		RunE:              func(_ *cobra.Command, args []string) error { return installer{a, f}.uninstallClient(args[0]) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			return installer{a, f}.uninstallClient(args[0])
+		},
 	}
 	addOutput(c, &f.output)
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show the change as a diff without secrets, and change nothing")

@@ -210,7 +210,8 @@ programs can no longer call tools. Its name can't be used again, since the recor
 }
 
 // completeKeys completes the name of a key that is not revoked.
-func (a completer) completeKeys(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+func (a completer) completeKeys(cmd *cobra.Command, args []string, _ string) (names []string,
+	_ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -252,7 +252,8 @@ func writeTree(dir string, files map[string]string) error {
 }
 
 // completePaths completes the path of a tool, if a running process can list the tools.
-func (a completer) completePaths(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+func (a completer) completePaths(cmd *cobra.Command, args []string, prefix string) ([]string,
+	cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
