@@ -61,23 +61,13 @@ func (d *dialog) startCall(c *sandbox.GuestCall) error {
 		})
 		return nil
 	}
-	d.calls.runInTurn(func(turn chan struct{}) {
+	turn := d.calls.turns.Join() // here, as turns come in the order in which the program makes its calls
+	d.calls.running.Go(func() {
 		value, failure := d.calls.makeCall(p, turn)
-		size := len(value)
 		d.sendAnswer(c.ID, value, failure)
-		d.state.releaseCall(size)
+		d.state.releaseCall(len(value))
 	})
 	return nil
-}
-
-// runInTurn calls f in a separate goroutine. f waits for its turn, which was joined when runInTurn
-// was called: turns come in the order in which the program makes its calls.
-func (cs *calls) runInTurn(f func(turn chan struct{})) {
-	turn := cs.turns.Join()
-	cs.running.Go(func() {
-		stack.Grow()
-		f(turn)
-	})
 }
 
 // A programCall is a call of the program, in its plain form.
@@ -205,9 +195,10 @@ func (h *history) newEntry(n int, c *sandbox.GuestCall, path, asked string) *jou
 	return &journal.Call{N: n + 1, ID: c.ID, Tool: path, Arguments: c.Args, Asked: asked}
 }
 
-// makeCall makes a call of the program when its turn comes, and returns the outcome. The caller
-// calls releaseCall after it has passed the outcome on.
+// makeCall makes a call of the program when its turn comes, and returns the outcome. It runs on a
+// goroutine of its own. The caller calls releaseCall after it has passed the outcome on.
 func (cs *calls) makeCall(p *programCall, turn chan struct{}) (json.RawMessage, *sandbox.GuestError) {
+	stack.Grow()
 	var res *tool.Result
 	var err error
 	select {
@@ -321,7 +312,8 @@ func (cs *calls) finishCall(n int, path string, res *tool.Result, err error) (js
 
 // readOutcome returns the result of a call as seen by the program: a value or an error.
 func (cs *calls) readOutcome(path string, res *tool.Result, err error,
-	blocks *[]journal.Block) (value json.RawMessage, _ error) {
+	blocks *[]journal.Block) (value json.RawMessage, failure error) {
+	defer cs.recoverPanic("a result", &failure)
 	switch {
 	case err != nil:
 		return nil, err
@@ -332,16 +324,12 @@ func (cs *calls) readOutcome(path string, res *tool.Result, err error,
 			"the result is %s, more than a program can be given (%s): ask the tool for less",
 			text.Size(len(res.Raw)), text.Size(cs.x.cfg.Limits.Result))
 	}
-	err = cs.guard("a result", func() error {
-		keep := func(b values.Block, raw json.RawMessage) string {
-			h := cs.results.keep("", b, raw)
-			*blocks = append(*blocks, journal.Block{Handle: h, Raw: raw})
-			return h
-		}
-		value, err = values.Of(tool.MethodIn(path), res, keep)
-		return err
-	})
-	return value, err
+	keep := func(b values.Block, raw json.RawMessage) string {
+		h := cs.results.keep("", b, raw)
+		*blocks = append(*blocks, journal.Block{Handle: h, Raw: raw})
+		return h
+	}
+	return values.Of(tool.MethodIn(path), res, keep)
 }
 
 // addAnswer counts the value of a tool's call until releaseCall is called. It returns an error if

@@ -127,8 +127,8 @@ func (d *dialog) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sand
 		d.state.releaseCall(0)
 		return a, true
 	}
-	done := make(chan struct{})
-	d.calls.runInTurn(func(turn chan struct{}) {
+	done, turn := make(chan struct{}), d.calls.turns.Join()
+	d.calls.running.Go(func() {
 		defer close(done)
 		a.Value, a.Error = d.calls.makeCall(p, turn)
 		d.state.releaseCall(len(a.Value))
@@ -241,7 +241,7 @@ func (d *dialog) HandleLine(line []byte) error {
 		d.handleLate(&m)
 		return nil
 	}
-	if err := d.guard("a message of the program", func() error { return d.handleMessage(&m) }); err != nil {
+	if err := d.handleMessage(&m); err != nil {
 		if errors.Is(err, stream.ErrGone) {
 			return err
 		}
@@ -261,7 +261,8 @@ func (d *dialog) handleLate(m *sandbox.GuestMessage) {
 	}
 }
 
-func (d *dialog) handleMessage(m *sandbox.GuestMessage) error {
+func (d *dialog) handleMessage(m *sandbox.GuestMessage) (err error) {
+	defer d.recoverPanic("a message of the program", &err)
 	switch {
 	case m.Call != nil:
 		return d.startCall(m.Call)

@@ -38,15 +38,18 @@ func (v *env) why(err error) error {
 	return err
 }
 
-// guard calls f and converts a panic to an error: a bug triggered by one program must not affect
-// the others.
+// recoverPanic is deferred. It converts a panic to an error: a bug triggered by one program must
+// not affect the others.
+func (v *env) recoverPanic(what string, err *error) {
+	if p := recover(); p != nil {
+		v.x.cfg.Log.Error(what+" panicked", "execution", v.id, "panic", p, "stack", string(debug.Stack()))
+		*err = tool.Errorf(tool.Internal, "%s failed inside biplane: the program was stopped", what)
+	}
+}
+
+// guard calls f and converts a panic to an error.
 func (v *env) guard(what string, f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			v.x.cfg.Log.Error(what+" panicked", "execution", v.id, "panic", p, "stack", string(debug.Stack()))
-			err = tool.Errorf(tool.Internal, "%s failed inside biplane: the program was stopped", what)
-		}
-	}()
+	defer v.recoverPanic(what, &err)
 	return f()
 }
 

@@ -223,13 +223,20 @@ func (r *remoteRun) tell(k kind) {
 
 // pump writes the guest's output to the host until the result arrives.
 func (r *remoteRun) pump() result {
-	deaf := false
-	write := func() {
-		b, _ := r.o.take()
-		if len(b) == 0 {
-			return
+	there := func() bool { return len(r.o.more) > 0 || len(r.o.done) > 0 }
+	var res result
+	deaf, over := false, false
+	for {
+		woken := r.s.p.ears.sleeping(there)
+		select {
+		case <-r.o.more:
+		case res = <-r.o.done:
+			over = true
 		}
-		if !deaf {
+		woken()
+		said := r.said.Load()
+		b, _ := r.o.take()
+		if len(b) > 0 && !deaf {
 			if _, err := r.cmd.Guest.Write(b); err != nil {
 				deaf = true
 				r.tell(kindDeaf)
@@ -238,23 +245,14 @@ func (r *remoteRun) pump() result {
 				}
 			}
 		}
-		_ = r.o.took(len(b)) // if this fails, a result reports the error
-	}
-	there := func() bool { return len(r.o.more) > 0 || len(r.o.done) > 0 }
-	for {
-		woken := r.s.p.ears.sleeping(there)
-		select {
-		case <-r.o.more:
-			woken()
-			said := r.said.Load()
-			write()
-			if r.said.Load() == said {
-				runtime.Gosched() // let the goroutine that answers run before the one that waits for the guest
-			}
-		case res := <-r.o.done:
-			woken()
-			write()
+		if len(b) > 0 {
+			r.o.Took(len(b))
+		}
+		if over {
 			return res
+		}
+		if r.said.Load() == said {
+			runtime.Gosched() // let the goroutine that answers run before the one that waits for the guest
 		}
 	}
 }
