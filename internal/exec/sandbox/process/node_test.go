@@ -195,8 +195,8 @@ func TestNodeEscapes(t *testing.T) {
 	}
 }
 
-// TestNodeSuite runs the suite of all kinds of sandboxes.
-func TestNodeSuite(t *testing.T) {
+// TestSuite runs the suite of all kinds of sandboxes, in Node.js and Python.
+func TestSuite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts many processes")
 	}

@@ -16,6 +16,8 @@ type language struct {
 	sleep    string // waits 50 ms, and returns 7
 	random   string // returns a random number
 	clock    string // returns the time of day in whole milliseconds
+	busy     string // makes a call of test.echo, and computes without end
+	waiting  string // waits for the answer of a call of test.echo
 	hostiles []hostile
 	program  func(steps []step) string // returns a program that performs the steps and returns a list of their results
 }
@@ -48,6 +50,8 @@ func javaScript() language {
 		sleep:    `(async () => { await new Promise((ok) => setTimeout(ok, 50)); return 7; })`,
 		random:   `(() => Math.random())`,
 		clock:    `(() => Date.now())`,
+		busy:     `(async () => { test.echo({}); for (;;) await 0; })`,
+		waiting:  `(async () => { await test.echo({}); })`,
 		hostiles: hostiles,
 		program: func(steps []step) string {
 			return render(steps, "(async () => { const out = [];\n", "return out; })", map[string]string{
@@ -72,6 +76,8 @@ func python() language {
 		sleep:   "import asyncio\nawait asyncio.sleep(0.05)\n7",
 		random:  "import random\nrandom.random()",
 		clock:   "import time\nround(time.time() * 1000)",
+		busy:    "import asyncio\ncall = asyncio.ensure_future(test.echo())\nwhile True: await asyncio.sleep(0)",
+		waiting: "await test.echo()",
 		hostiles: []hostile{
 			{"loop", "while True: pass", []string{"cpu"}, false},
 			{"catching loop", "while True:\n    try:\n        while True: pass\n    except BaseException: pass",

@@ -211,7 +211,5 @@ func enduring(t *testing.T, d sandbox.Driver, l language) {
 			}
 		})
 	}
-	if got := newStage(t, d, l.runtime).run(l.count); got != "1" {
-		t.Errorf("a fresh guest counts %s", got)
-	}
+	checkFreshGuest(t, d, l)
 }

@@ -26,14 +26,12 @@ var small = sandbox.Spec{Memory: 64 << 20, CPU: 300 * time.Millisecond, Output: 
 // roomy has limits that no program of the suite reaches.
 var roomy = sandbox.Spec{Memory: 64 << 20, CPU: 20 * time.Second}
 
-// Run runs the suite on d. It skips the suite, with the reason, if d can't run.
+// Run runs the suite on d, in each language that it runs. It skips the suite, with the reason, if d
+// can't run.
 func Run(t *testing.T, d sandbox.Driver) {
 	c, err := d.Probe(t.Context())
 	if err != nil {
 		t.Skipf("this kind can't run here: %v", err)
-	}
-	if !slices.Contains(c.Runtimes, "js") {
-		t.Skipf("%s runs no js: the suite speaks nothing else yet", c.Driver)
 	}
 	if c.Ephemeral {
 		d = roomier{d}
@@ -43,36 +41,49 @@ func Run(t *testing.T, d sandbox.Driver) {
 		t.Errorf("capabilities without names: %+v", c)
 	}
 	t.Run("capabilities", func(t *testing.T) { checkCapabilities(t, d, c) })
+	spoken, missing := languages(c)
+	if len(spoken) == 0 {
+		t.Fatalf("%s runs none of %s: the suite has nothing else", c.Driver, strings.Join(missing, ", "))
+	}
+	if len(missing) > 0 {
+		t.Logf("%s runs no %s: the suite has nothing in it", c.Driver, strings.Join(missing, ", "))
+	}
+	if slices.Contains(c.Runtimes, "js") {
+		checkJavaScript(t, d, c)
+	}
+	for _, l := range spoken {
+		t.Run(l.runtime, func(t *testing.T) { checkLanguage(t, d, l, c.Ephemeral) })
+	}
+}
+
+// checkJavaScript runs what the suite has in JavaScript only.
+func checkJavaScript(t *testing.T, d sandbox.Driver, c sandbox.Capabilities) {
 	t.Run("values", func(t *testing.T) { checkValues(t, d) })
 	t.Run("errors", func(t *testing.T) { checkFailures(t, d) })
 	t.Run("calls", func(t *testing.T) { checkCalls(t, d) })
 	t.Run("long", func(t *testing.T) { checkLongLines(t, d) })
 	t.Run("orders", func(t *testing.T) { checkOrders(t, d) })
 	t.Run("limits", func(t *testing.T) { checkLimits(t, d) })
-	t.Run("cancel", func(t *testing.T) { checkCancel(t, d) })
-	t.Run("close", func(t *testing.T) { checkClosing(t, d) })
 	t.Run("isolation", func(t *testing.T) { checkIsolation(t, d, c.Ephemeral) })
 	t.Run("crowd", func(t *testing.T) { checkCrowd(t, d) })
 	t.Run("misuse", func(t *testing.T) { checkMisuse(t, d) })
-	spoken, missing := languages(c)
-	if len(missing) > 0 {
-		t.Logf("%s runs no %s: the suite has nothing in it", c.Driver, strings.Join(missing, ", "))
-	}
-	for _, l := range spoken {
-		t.Run(l.runtime, func(t *testing.T) {
-			t.Run("keep", func(t *testing.T) { keeping(t, d, l, c.Ephemeral) })
-			if c.Ephemeral { // its guests are processes: they can be neither stored nor replayed
-				return
-			}
-			t.Run("copy", func(t *testing.T) { copying(t, d, l) })
-			t.Run("misuse", func(t *testing.T) { misusing(t, d, l) })
-			t.Run("determinism", func(t *testing.T) { determinism(t, d, l) })
-			if l.runtime != "js" { // JavaScript's ran above
-				t.Run("limits", func(t *testing.T) { enduring(t, d, l) })
-			}
-		})
-	}
 	t.Run("leftovers", func(t *testing.T) { leftovers(t, d) })
+}
+
+// checkLanguage runs what the suite has in each language. The guests of an ephemeral driver are
+// processes, which can be neither stored nor replayed.
+func checkLanguage(t *testing.T, d sandbox.Driver, l language, ephemeral bool) {
+	t.Run("cancel", func(t *testing.T) { checkCancel(t, d, l) })
+	t.Run("close", func(t *testing.T) { checkClosing(t, d, l) })
+	t.Run("keep", func(t *testing.T) { keeping(t, d, l, ephemeral) })
+	if !ephemeral {
+		t.Run("copy", func(t *testing.T) { copying(t, d, l) })
+		t.Run("misuse", func(t *testing.T) { misusing(t, d, l) })
+		t.Run("determinism", func(t *testing.T) { determinism(t, d, l) })
+	}
+	if l.runtime != "js" { // checkJavaScript has more of them
+		t.Run("limits", func(t *testing.T) { enduring(t, d, l) })
+	}
 }
 
 // A roomier is a driver whose sandboxes have the memory that an interpreter needs for itself.
@@ -341,16 +352,16 @@ func checkGoodProgram(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-func checkCancel(t *testing.T, d sandbox.Driver) {
-	for name, code := range map[string]string{
-		"busy":    `(async () => { test.echo({}); for (;;) await 0; })`,
-		"waiting": `(async () => { await test.echo({}); })`,
-	} {
+// checkCancel cancels a program that computes, and one that waits, when it has made a call.
+func checkCancel(t *testing.T, d sandbox.Driver, l language) {
+	for name, code := range map[string]string{"busy": l.busy, "waiting": l.waiting} {
 		t.Run(name, func(t *testing.T) {
 			cause := errors.New("the caller went away")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			o := Exec(ctx, t, d, roomy, code, Host{Seen: func(m *sandbox.GuestMessage) {
+			spec := roomy
+			spec.Runtime = l.runtime
+			o := Exec(ctx, t, d, spec, code, Host{Seen: func(m *sandbox.GuestMessage) {
 				if m.Call != nil {
 					cancel(cause)
 				}
@@ -358,18 +369,18 @@ func checkCancel(t *testing.T, d sandbox.Driver) {
 			if !errors.Is(o.Err, cause) {
 				t.Errorf("o = %v, want errors.Is(o.Err, cause)", o)
 			}
-			checkGoodProgram(t, d)
+			checkFreshGuest(t, d, l)
 		})
 	}
 }
 
-func checkClosing(t *testing.T, d sandbox.Driver) {
-	for name, code := range map[string]string{
-		"busy":    `(async () => { console.log("here"); for (;;) await 0; })`,
-		"waiting": `(async () => { console.log("here"); await test.echo({}); })`,
-	} {
+// checkClosing closes the sandbox of a program that computes, and of one that waits.
+func checkClosing(t *testing.T, d sandbox.Driver, l language) {
+	for name, code := range map[string]string{"busy": l.busy, "waiting": l.waiting} {
 		t.Run(name, func(t *testing.T) {
-			box, err := d.Create(t.Context(), roomy)
+			spec := roomy
+			spec.Runtime = l.runtime
+			box, err := d.Create(t.Context(), spec)
 			if err != nil {
 				t.Fatalf("Create: %v", err)
 			}
@@ -381,7 +392,7 @@ func checkClosing(t *testing.T, d sandbox.Driver) {
 					}
 				})
 			}}.Run(t.Context(), box,
-				sandbox.Run{Code: code, Name: "program.js", Namespaces: map[string][]string{"test": {"echo"}}})
+				sandbox.Run{Code: code, Name: "program", Namespaces: map[string][]string{"test": {"echo"}}})
 			closed.Wait()
 			if o.Err == nil {
 				t.Errorf("run ended with %v", o)
@@ -389,8 +400,16 @@ func checkClosing(t *testing.T, d sandbox.Driver) {
 			if err := box.Close(); err != nil {
 				t.Errorf("second close: %v", err)
 			}
-			checkGoodProgram(t, d)
+			checkFreshGuest(t, d, l)
 		})
+	}
+}
+
+// checkFreshGuest checks that a new guest has nothing of earlier ones.
+func checkFreshGuest(t *testing.T, d sandbox.Driver, l language) {
+	t.Helper()
+	if got := newStage(t, d, l.runtime).run(l.count); got != "1" {
+		t.Errorf("a fresh guest counts %s", got)
 	}
 }
 
