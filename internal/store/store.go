@@ -10,7 +10,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -195,12 +194,12 @@ func openReadOnly(path string) (*sql.DB, error) {
 }
 
 func applyMigrations(ctx context.Context, db *sql.DB) error {
-	dir, err := fs.Sub(migrations, "migrations")
+	all, err := listMigrations()
 	if err != nil {
-		return fmt.Errorf("open store: %w", err)
+		return tool.Errorf(tool.Internal, "open store: read the migrations: %w", err)
 	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir, goose.WithDisableGlobalRegistry(true),
-		goose.WithSlog(slog.New(slog.DiscardHandler)))
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, nil, goose.WithDisableGlobalRegistry(true),
+		goose.WithGoMigrations(all...), goose.WithSlog(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return tool.Errorf(tool.Unavailable, "open store: migrate: %w", err)
 	}
@@ -231,6 +230,37 @@ func applyMigrations(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
+// listMigrations returns the embedded migrations. SQLite separates the statements of each: the
+// library's parser allocates megabytes for every line.
+func listMigrations() (list []*goose.Migration, err error) {
+	files, err := migrations.ReadDir("migrations")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		number, err := migrationNumber(f.Name())
+		if err != nil {
+			return nil, err
+		}
+		text, err := migrations.ReadFile("migrations/" + f.Name())
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, goose.NewGoMigration(number, &goose.GoFunc{
+			RunTx: func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, string(text))
+				return err
+			}}, nil))
+	}
+	return list, nil
+}
+
+// migrationNumber returns the number with which the name of a migration's file begins.
+func migrationNumber(name string) (int64, error) {
+	number, _, _ := strings.Cut(name, "_")
+	return strconv.ParseInt(number, 10, 64)
+}
+
 // isCurrent reports whether the newest migration is the last one applied. That is the usual case,
 // and every start checks it. A query is faster than the migration library, which decides if current
 // returns false.
@@ -239,8 +269,7 @@ func isCurrent(ctx context.Context, db *sql.DB) bool {
 	if err != nil || len(all) == 0 {
 		return false
 	}
-	number, _, _ := strings.Cut(all[len(all)-1].Name(), "_")
-	want, err := strconv.ParseInt(number, 10, 64)
+	want, err := migrationNumber(all[len(all)-1].Name())
 	if err != nil {
 		return false
 	}
