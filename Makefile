@@ -25,6 +25,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
 # All builds have the same flags, so that one cache serves them: the generated engines take a minute each time.
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
+# The tag with which biplane embeds the small program that enters sandboxes, which scripts/entry.sh builds first.
+ENTRY = -tags entry
 MODULE = github.com/biplane-dev/biplane
 # The race detector is told nothing of what is translated from C or WebAssembly, of the translator, and of scrypt: they compute on
 # memory of their own, on one goroutine or under a sync.Mutex, and would take most of the time. What synchronizes by sync/atomic
@@ -36,24 +38,28 @@ RACE = -race $(UNWATCHED:%=-gcflags=%=-race=false)
 SINGLE = . ./internal/exec/sandbox/wasm/pyguest ./internal/lab/release ./internal/lab/w2x ./internal/tool/typegen ./internal/upstream/scan
 
 # Tests that run without the race detector, which would make them several times slower and has nothing to find: they compute on
-# one goroutine, or compare us with programs in other languages. Two of process don't fit beside it into a sandbox's memory.
+# one goroutine, or compare us with programs in other languages. Some of process don't fit beside it into a sandbox's memory.
 # A test checks that the two lists match. make race runs them with it.
-PLAIN_TESTS = TestBombs TestCachedDecisions TestConformance TestFind TestFullSegment TestHold TestIntl TestIntlOfNode TestLargePatterns \
-	TestLargePrograms TestLargeUnions TestManyValues TestMemoryLimit TestNotebook TestOrdinaryUser TestReadResultBounds \
+PLAIN_TESTS = TestBombs TestCachedDecisions TestConformance TestEntryProgram TestFind TestFullSegment TestHold TestIntl TestIntlOfNode \
+	TestLargePatterns TestLargePrograms TestLargeUnions TestManyValues TestMemoryLimit TestNotebook TestOrdinaryUser TestReadResultBounds \
 	TestReadResultFlood TestRealConsoleNotes TestRecent TestRedactInsideStrings TestReplayGivesTheSameBytes \
 	TestReplayOfAChangedProgram TestSkillsConformance TestTamperedColumns TestTamperedRows TestTasksConformance \
 	TestTheIndexChangesNothing TestValueOfManyItems TestWithoutHalves
 PLAIN_PACKAGES = ./internal/base/secret/mask ./internal/control/audit/segment ./internal/control/catalog ./internal/control/policy \
-	./internal/control/privacy ./internal/exec/executor ./internal/exec/program ./internal/exec/sandbox/process \
+	./internal/control/privacy ./internal/exec/executor ./internal/exec/program \
+	./internal/exec/sandbox/process ./internal/exec/sandbox/process/entry \
 	./internal/exec/sandbox/wasm/guest ./internal/serve/mcpserver ./internal/store ./internal/upstream/mcp \
 	./internal/upstream/oauth ./internal/upstream/openapi
 space := $(subst ,, )
 PLAIN = ^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$
 
-.PHONY: release build demo vet check test race tools browser bench soak sizing servers documents crash fuzz generate clean
+.PHONY: release build entry demo vet check test race tools browser bench soak sizing servers documents crash fuzz generate clean
 
-build:
-	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
+build: entry
+	CGO_ENABLED=0 $(GO) build $(ENTRY) -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
+
+entry:
+	@test "$$($(GO) env GOOS)" != linux || scripts/entry.sh "$$($(GO) env GOARCH)"
 
 demo: build
 	./biplane demo
@@ -69,10 +75,10 @@ check: vet
 	CGO_ENABLED=0 $(GO) tool -modfile=scripts/tools.mod staticcheck $$($(GO) list ./... | grep -v /third_party/)
 	CGO_ENABLED=0 $(GO) test -vet=off -short ./...
 
-test: tools vet
+test: tools vet entry
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m ./cmd/biplane ./internal/exec/hosted $(SINGLE)
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test -vet=off -timeout 30m -run '$(PLAIN)' $(PLAIN_PACKAGES)
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m ./cmd/biplane ./internal/exec/hosted $(SINGLE)
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m -run '$(PLAIN)' $(PLAIN_PACKAGES)
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m -skip '$(PLAIN)' $$($(GO) list ./... | grep -vxF "$$($(GO) list ./cmd/biplane $(SINGLE))")
 
 race:

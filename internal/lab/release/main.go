@@ -142,8 +142,15 @@ func readCommitTime(ctx context.Context) (time.Time, error) {
 
 // buildBinary builds the binary of a target.
 func (r *release) buildBinary(ctx context.Context, t target, path string) error {
+	if t.system == "linux" {
+		entry := exec.CommandContext(ctx, "scripts/entry.sh", t.processor)
+		entry.Stdout, entry.Stderr = os.Stderr, os.Stderr
+		if err := entry.Run(); err != nil {
+			return fmt.Errorf("build the program that enters sandboxes, for %s: %w", t.name, err)
+		}
+	}
 	build := exec.CommandContext(ctx, "env", "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+t.system, "GOARCH="+t.processor,
-		"GOAMD64=v1", "GOARM64=v8.0", "go", "build", "-trimpath", "-buildvcs=false",
+		"GOAMD64=v1", "GOARM64=v8.0", "go", "build", "-tags", "entry", "-trimpath", "-buildvcs=false",
 		"-ldflags", "-s -w -buildid= -X main.version="+r.version, "-o", path, "./cmd/biplane")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {

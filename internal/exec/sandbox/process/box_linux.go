@@ -21,6 +21,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child/launch"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/entry"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -132,8 +133,8 @@ func (b *box) prepareGuest(modules []string, most time.Duration) error {
 	return err
 }
 
-// startProcess starts this binary in new namespaces. extra are files for it.
-func (b *box) startProcess(command []string, extra []*os.File) error {
+// startProcess starts a program in new namespaces. extra are files for it.
+func (b *box) startProcess(program string, command []string, extra []*os.File) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("make a socket pair: %w", err)
@@ -164,16 +165,16 @@ func (b *box) startProcess(command []string, extra []*os.File) error {
 			_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
 		}()
 	}
-	return b.spawnAndWait(command, append([]*os.File{null, toStderr, toStderr, agent}, extra...))
+	return b.spawnAndWait(program, command, append([]*os.File{null, toStderr, toStderr, agent}, extra...))
 }
 
 // enterEnvironment is the environment of the process that becomes the interpreter. It starts few
 // threads, and reads no files for the number of processors.
 var enterEnvironment = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=updatemaxprocs=0,containermaxprocs=0"}
 
-// spawnAndWait starts this binary, and closes b.ended when it has ended. The system kills a sandbox
+// spawnAndWait starts a program, and closes b.ended when it has ended. The system kills a sandbox
 // when the thread that started it ends, so that thread waits for it.
-func (b *box) spawnAndWait(command []string, files []*os.File) error {
+func (b *box) spawnAndWait(program string, command []string, files []*os.File) error {
 	started := make(chan error, 1)
 	runOnThread(func() {
 		attributes := processAttributes()
@@ -182,14 +183,14 @@ func (b *box) spawnAndWait(command []string, files []*os.File) error {
 			started <- err
 			return // without UnlockOSThread: the thread ends
 		}
-		p, err := os.StartProcess("/proc/self/exe", append([]string{"biplane"}, command...), &os.ProcAttr{
+		p, err := os.StartProcess(program, append([]string{"biplane"}, command...), &os.ProcAttr{
 			Dir: "/", Env: enterEnvironment, Files: files, Sys: attributes,
 		})
 		if err := leave(); err == nil {
 			defer runtime.UnlockOSThread()
 		}
 		if err == nil {
-			if err = launch.MapUser(p.Pid, insider); err != nil { // the process waits for its setup
+			if err = launch.MapUser(p.Pid, entry.Insider); err != nil { // the process waits for its setup
 				_ = p.Kill() // it may have ended
 				_, _ = p.Wait()
 			}
@@ -211,7 +212,7 @@ func (b *box) spawnAndWait(command []string, files []*os.File) error {
 const lastWords = time.Second
 
 // awaitAgent sends the setup, and waits until the agent is ready.
-func (b *box) awaitAgent(s setup) error {
+func (b *box) awaitAgent(s entry.Setup) error {
 	line, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -426,7 +427,7 @@ func (b *box) pumpFrames(ctx context.Context, cmd *sandbox.Cmd) (exit int, err e
 			}
 		default:
 			return -1, tool.Errorf(tool.Invalid,
-				"the program used the connection of its sandbox: it must not write to descriptor %d", socketFD)
+				"the program used the connection of its sandbox: it must not write to descriptor %d", entry.SocketFD)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/entry"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -31,6 +32,7 @@ type Driver struct {
 	cfg    Config
 	build  string // identity of the guests: no other process can continue them
 	groups sharedGroups
+	small  smallProgram
 	probe  probe
 
 	closing context.Context // done when Close begins
@@ -40,7 +42,8 @@ type Driver struct {
 	mu       sync.Mutex
 	boxes    map[*box]struct{} // started sandboxes
 	closed   bool              // no further sandbox is started
-	bytecode *os.File          // the agent's compiled modules; nil: unknown
+	sources  *os.File          // the files of the agent for Python; nil: not yet needed
+	bytecode *os.File          // its compiled modules; nil: unknown
 	pool     pool
 	// libraries are compiled libraries by their folders
 	libraries map[string]*library
@@ -263,7 +266,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 
 // keepBytecode keeps the agent's compiled modules for later sandboxes.
 func (d *Driver) keepBytecode(files map[string][]byte) error {
-	f, err := makeBytecode(files)
+	f, err := packFiles("bytecode", files)
 	if err != nil {
 		return err
 	}
@@ -325,7 +328,7 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	if b.group, err = g.createGroup(name, b.spec.Memory, processes); err != nil {
 		return err
 	}
-	s := setup{Runtime: b.spec.Runtime, Interpreter: path, Disk: d.cfg.Disk, Processes: processes,
+	s := entry.Setup{Runtime: b.spec.Runtime, Interpreter: path, Disk: d.cfg.Disk, Processes: processes,
 		Memory: b.spec.Memory, LeaveGroups: os.Geteuid() == 0}
 	h := &handover{}
 	defer h.closeFiles()
@@ -341,7 +344,12 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	if s.Network, err = b.gate.createGate(b.chooseNetwork()); err != nil {
 		return err
 	}
-	if err := b.startProcess(d.cfg.Command, h.files); err != nil {
+	program := "/proc/self/exe"
+	if f := d.small.open(d.cfg.Command); f != nil {
+		s.AgentFD = h.lendFile(f)
+		program = descriptorPath(s.AgentFD)
+	}
+	if err := b.startProcess(program, d.cfg.Command, h.files); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, errSlowStart)
@@ -371,7 +379,7 @@ func sandboxUser() image.User {
 // page tables of a gateway would take milliseconds. So its user is mapped later (launch.MapUser).
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
-		Cloneflags: namespaces&^unix.CLONE_NEWTIME | unix.CLONE_VM | unix.CLONE_VFORK,
+		Cloneflags: entry.Namespaces&^unix.CLONE_NEWTIME | unix.CLONE_VM | unix.CLONE_VFORK,
 		AmbientCaps: []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP,
 			unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE},
 		Setsid: true,
@@ -404,9 +412,11 @@ func (d *Driver) Close() error {
 		errs = append(errs, b.Close())
 	}
 	d.fills.Wait()
-	if d.bytecode != nil {
-		errs = append(errs, d.bytecode.Close())
-		d.bytecode = nil
+	for _, f := range []*os.File{d.sources, d.bytecode, d.small.file} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
 	}
+	d.sources, d.bytecode = nil, nil
 	return errors.Join(errs...)
 }

@@ -5,14 +5,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/nodeguest"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/entry"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -33,16 +29,16 @@ func (h *handover) addFile(f *os.File) int {
 // lendFile adds a file that stays open.
 func (h *handover) lendFile(f *os.File) int {
 	h.files = append(h.files, f)
-	return socketFD + len(h.files)
+	return entry.SocketFD + len(h.files)
 }
 
 // addMount adds a file or a folder of the host, to be mounted in the sandbox.
-func (h *handover) addMount(path string) (shared, error) {
+func (h *handover) addMount(path string) (entry.Shared, error) {
 	f, err := openMount(path)
 	if err != nil {
-		return shared{}, err
+		return entry.Shared{}, err
 	}
-	return shared{FD: h.addFile(f), Path: path}, nil
+	return entry.Shared{FD: h.addFile(f), Path: path}, nil
 }
 
 func (h *handover) closeFiles() error {
@@ -53,93 +49,9 @@ func (h *handover) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// A shared is a file or folder of the host that a sandbox has: an open descriptor, and its path for
-// a process that may not mount the descriptor.
-type shared struct {
-	FD   int    `json:"fd"`
-	Path string `json:"path"`
-
-	tree int // a copy of the mount of Path, made in the sandbox; 0: there is none
-}
-
-// openTree copies the mount of the path, which the root of the sandbox may cover. It is needed if
-// the descriptor can't be mounted.
-func (s *shared) openTree() {
-	if s == nil || s.checkPath() != nil { // mountAt reports why
-		return
-	}
-	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
-	if fd, err := unix.OpenTree(unix.AT_FDCWD, s.Path, flags); err == nil {
-		s.tree = fd
-	}
-}
-
-// openTrees copies the mounts of everything that a setup shares.
-func (s *setup) openTrees() {
-	s.Program.openTree()
-	s.NodeModules.openTree()
-	if s.Image != nil {
-		s.Image.openTree()
-	}
-	for i := range s.Mounts {
-		s.Mounts[i].openTree()
-	}
-}
-
-// mountAt makes the file or folder available at a path that exists. It can't be written unless
-// write is set.
-func (s *shared) mountAt(to string, write bool) error {
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-	if !write {
-		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
-	}
-	err := unix.MoveMount(s.FD, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	if err != nil && s.tree != 0 {
-		err = unix.MoveMount(s.tree, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	}
-	if err != nil {
-		if err := s.checkPath(); err != nil {
-			return err
-		}
-		if err := unix.Mount(s.Path, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("share %s: %w", s.Path, err)
-		}
-	}
-	if err := unix.MountSetattr(unix.AT_FDCWD, to, unix.AT_RECURSIVE, &attr); err != nil {
-		return fmt.Errorf("restrict %s: %w", s.Path, err)
-	}
-	return nil
-}
-
-// checkPath returns an error if the path no longer refers to the descriptor's file.
-func (s *shared) checkPath() error {
-	var there, here unix.Stat_t
-	if err := errors.Join(unix.Stat(s.Path, &there), unix.Fstat(s.FD, &here)); err != nil {
-		return fmt.Errorf("find %s: %w", s.Path, err)
-	}
-	if there.Dev != here.Dev || there.Ino != here.Ino {
-		return fmt.Errorf("%s was replaced: restart biplane", s.Path)
-	}
-	return nil
-}
-
-// A mounted is a folder of the host or a volume, and where it is in the sandbox.
-type mounted struct {
-	shared
-	Target string `json:"target"`
-	Write  bool   `json:"write,omitempty"`
-	File   bool   `json:"file,omitempty"` // it is not a folder
-}
-
-// An imageSetup is the image of a sandbox.
-type imageSetup struct {
-	shared
-	Host bool `json:"host,omitempty"` // it is a layer above the host's /usr
-}
-
 // fillSetup adds the host's folders and files that the sandbox uses to its setup, and their
 // descriptors to h.
-func (d *Driver) fillSetup(b *box, s *setup, h *handover) error {
+func (d *Driver) fillSetup(b *box, s *entry.Setup, h *handover) error {
 	switch b.spec.Runtime {
 	case "js":
 		if d.cfg.NodeModules == "" {
@@ -150,25 +62,27 @@ func (d *Driver) fillSetup(b *box, s *setup, h *handover) error {
 			return tool.Errorf(tool.Invalid, "the folder of npm packages (sandbox.node_modules): %w", err)
 		}
 		s.NodeModules = &m
-	case "bash", "go", "rust", "java", machineRuntime:
+	case "bash", "go", "rust", "java", entry.MachineRuntime:
 		f, path, err := openProgram()
 		if err != nil {
 			return err
 		}
-		s.Program = &shared{FD: h.addFile(f), Path: path}
+		s.Program = &entry.Shared{FD: h.addFile(f), Path: path}
 	case "python":
-		d.mu.Lock()
-		if f := d.bytecode; f != nil {
-			s.BytecodeFD = h.lendFile(f)
+		files, err := d.openAgentFiles()
+		if err != nil {
+			return err
 		}
-		d.mu.Unlock()
+		for _, f := range files {
+			s.FileFDs = append(s.FileFDs, h.lendFile(f))
+		}
 	}
 	if b.libraries != "" {
 		at, err := h.addMount(b.libraries)
 		if err != nil {
 			return err
 		}
-		s.Mounts = append(s.Mounts, mounted{shared: at, Target: shell.LibraryFolder, Write: b.makes})
+		s.Mounts = append(s.Mounts, entry.Mounted{Shared: at, Target: shell.LibraryFolder, Write: b.makes})
 	}
 	if b.machine != nil {
 		if err := fillMachine(b.machine, s, h); err != nil {
@@ -179,7 +93,7 @@ func (d *Driver) fillSetup(b *box, s *setup, h *handover) error {
 }
 
 // fillImage adds the image of a sandbox to its setup.
-func (d *Driver) fillImage(b *box, s *setup, h *handover) error {
+func (d *Driver) fillImage(b *box, s *entry.Setup, h *handover) error {
 	if b.image == nil {
 		return nil
 	}
@@ -188,7 +102,7 @@ func (d *Driver) fillImage(b *box, s *setup, h *handover) error {
 		if err != nil {
 			return fmt.Errorf("open image %q: %w", b.image.Name, err)
 		}
-		s.Image = &imageSetup{shared: m, Host: b.image.Host}
+		s.Image = &entry.ImageSetup{Shared: m, Host: b.image.Host}
 	}
 	for name, value := range b.image.Use.Environment {
 		s.Environment = append(s.Environment, name+"="+value)
@@ -203,7 +117,7 @@ func (d *Driver) fillImage(b *box, s *setup, h *handover) error {
 		if err != nil {
 			return tool.Errorf(tool.Unavailable, "%s of image %q: %w", m.Target, b.image.Name, err)
 		}
-		s.Mounts = append(s.Mounts, mounted{shared: at, Target: m.Target, Write: !m.ReadOnly})
+		s.Mounts = append(s.Mounts, entry.Mounted{Shared: at, Target: m.Target, Write: !m.ReadOnly})
 	}
 	return nil
 }
@@ -240,22 +154,3 @@ func (d *Driver) ListImages() ([]sandbox.Image, error) {
 	}
 	return out, nil
 }
-
-// environmentOf returns the environment of the agent.
-func environmentOf(s *setup) []string {
-	out := slices.Clone(shell.Environment)
-	if s.Runtime == "js" {
-		out = append(out, "NODE_PATH="+nodeguest.SearchPath)
-	}
-	if s.Network != nil {
-		out = append(out, s.Network.Environment...)
-		if s.Runtime == "js" { // the variable costs Node 45 ms at its start, this only when TLS begins
-			out = slices.DeleteFunc(out, func(v string) bool { return strings.HasPrefix(v, "NODE_EXTRA_CA_CERTS=") })
-			out = append(out, "NODE_OPTIONS=--use-openssl-ca")
-		}
-	}
-	return shell.JoinEnvironment(out, s.Environment)
-}
-
-// descriptorPath returns a path of an open descriptor of this process.
-func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -24,8 +24,8 @@ type lines struct {
 // Write keeps what the guest sent.
 func (l *lines) Write(p []byte) (int, error) { return l.said.Write(p) }
 
-// newBox returns a sandbox with Python, or skips the test. The test closes it.
-func newBox(t *testing.T) *box {
+// newBox returns a sandbox with a runtime, or skips the test. The test closes it.
+func newBox(t *testing.T, runtime string) *box {
 	t.Helper()
 	d, err := New(Config{})
 	if err != nil {
@@ -39,7 +39,7 @@ func newBox(t *testing.T) *box {
 	if _, err := d.Probe(t.Context()); err != nil {
 		t.Skipf("process sandboxes can't run here: %v", err)
 	}
-	s, err := d.Create(t.Context(), sandbox.Spec{Runtime: "python"})
+	s, err := d.Create(t.Context(), sandbox.Spec{Runtime: runtime})
 	if err != nil {
 		t.Fatalf("Create: %v", err)
 	}
@@ -61,7 +61,7 @@ func (b *box) runKept(t *testing.T, code string) string {
 func TestFreeze(t *testing.T) {
 	for _, way := range []string{"control group", "signals"} {
 		t.Run(way, func(t *testing.T) {
-			b := newBox(t)
+			b := newBox(t, "python")
 			switch {
 			case way == "signals":
 				b.group.freezer = ""
@@ -118,7 +118,7 @@ func isRunning(pid int) bool {
 
 // TestThawEnded checks that a frozen sandbox whose first process was killed can't be woken.
 func TestThawEnded(t *testing.T) {
-	b := newBox(t)
+	b := newBox(t, "python")
 	b.runKept(t, "1")
 	if err := b.FreezeGuest(); err != nil {
 		t.Fatalf("FreezeGuest: %v", err)

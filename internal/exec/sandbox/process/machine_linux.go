@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox/netns"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/entry"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -38,7 +39,7 @@ func (d *Driver) CreateMachine(ctx context.Context, spec sandbox.MachineSpec) (s
 	if len(spec.Mounts) > maxMounts {
 		return nil, tool.Errorf(tool.Invalid, "a machine has at most %d folders of the host", maxMounts)
 	}
-	own := sandbox.Spec{Runtime: machineRuntime, Owner: spec.Owner, Image: spec.Image, Memory: spec.Memory}
+	own := sandbox.Spec{Runtime: entry.MachineRuntime, Owner: spec.Owner, Image: spec.Image, Memory: spec.Memory}
 	lease, err := d.useImage(own)
 	if err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func (d *Driver) CreateMachine(ctx context.Context, spec sandbox.MachineSpec) (s
 
 // fillMachine adds the folders of a machine to its setup. Its own becomes the property of the
 // sandbox's user.
-func fillMachine(spec *sandbox.MachineSpec, s *setup, h *handover) error {
+func fillMachine(spec *sandbox.MachineSpec, s *entry.Setup, h *handover) error {
 	if os.Geteuid() == 0 {
 		u := sandboxUser()
 		if err := os.Lchown(spec.Folder, u.UID, u.GID); err != nil {
@@ -79,7 +80,7 @@ func fillMachine(spec *sandbox.MachineSpec, s *setup, h *handover) error {
 	if err != nil {
 		return fmt.Errorf("the folder of a machine: %w", err)
 	}
-	s.Mounts = append(s.Mounts, mounted{shared: at, Target: "/workspace", Write: true})
+	s.Mounts = append(s.Mounts, entry.Mounted{Shared: at, Target: "/workspace", Write: true})
 	for _, m := range spec.Mounts {
 		if err := checkMount(m.Path); err != nil {
 			return err
@@ -88,7 +89,7 @@ func fillMachine(spec *sandbox.MachineSpec, s *setup, h *handover) error {
 		if err != nil {
 			return tool.Errorf(tool.Invalid, "%s can't be shared with a sandbox: %w", m.Path, err)
 		}
-		s.Mounts = append(s.Mounts, mounted{shared: at, Target: m.Path, File: m.File})
+		s.Mounts = append(s.Mounts, entry.Mounted{Shared: at, Target: m.Path, File: m.File})
 	}
 	return nil
 }
@@ -98,20 +99,12 @@ func checkMount(path string) error {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
 		return tool.Errorf(tool.Invalid, "%q can't be shared with a sandbox: write an absolute path below /", path)
 	}
-	for _, own := range []string{"/workspace", "/skills", "/proc", "/sys", "/dev", agentFolder} {
+	for _, own := range []string{"/workspace", "/skills", "/proc", "/sys", "/dev", shell.Folder} {
 		if path == own || strings.HasPrefix(path, own+"/") {
 			return tool.Errorf(tool.Invalid, "%s can't be shared with a sandbox: it has its own %s", path, own)
 		}
 	}
 	return nil
-}
-
-// raiseLoopback raises the loopback interface of a machine. It leads nowhere else.
-func raiseLoopback(s *setup) error {
-	if s.Runtime != machineRuntime {
-		return nil
-	}
-	return netns.RaiseLoopback()
 }
 
 // OpenStream opens a stream to the agent.

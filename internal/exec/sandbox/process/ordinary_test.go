@@ -59,18 +59,6 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 }
 
-// TestMemoryLimit executes a program with less memory than Go's runtime has reserved.
-func TestMemoryLimit(t *testing.T) {
-	if raced {
-		t.Skip("the race detector needs more memory")
-	}
-	c := exec.CommandContext(t.Context(), os.Args[0], "limited", "/bin/sh", "-c", "ulimit -v")
-	c.Env = append(os.Environ(), "GOGC=off", "GOMAXPROCS=1")
-	if out, err := c.CombinedOutput(); err != nil || string(out) != "65536\n" {
-		t.Errorf("it printed %.2000s, %v; want its limit in KiB", out, err)
-	}
-}
-
 // runWithoutGroups runs a script on a host whose control groups are hidden, and prints which
 // protections are missing, and how the script ends.
 func runWithoutGroups() error {

@@ -3,49 +3,26 @@
 // filter and resource limits.
 //
 // A sandbox is one process and its descendants in namespaces of their own. The process first is
-// this binary (EnterSandbox), which arms the protections and then executes the agent: the guest's
-// end of the protocol, over a socket. For Python that is the interpreter with the runtime of the
-// embedded engine (package pyguest), for JavaScript Node.js with that of package nodeguest, and for
-// shell scripts this binary again (package shell). Its network is the loopback interface. Listeners
-// there, which the sandbox passes out before any program runs, lead to the gateway
-// (Config.Network).
+// this binary, or a small part of it (package entry), which arms the protections and then executes
+// the agent: the guest's end of the protocol, over a socket. For Python that is the interpreter
+// with the runtime of the embedded engine (package pyguest), for JavaScript Node.js with that of
+// package nodeguest, and for shell scripts the same binary again (package shell). Its network is
+// the loopback interface. Listeners there, which the sandbox passes out before any program runs,
+// lead to the gateway (Config.Network).
 //
 // Guests are not deterministic, so they can be neither stored nor replayed.
 package process
 
 import (
-	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/entry"
 )
 
 // Command is the argument that makes this program enter a sandbox.
-const Command = "__sandbox"
-
-// A process that enters or serves a sandbox does so while its packages are initialized. So it
-// starts milliseconds earlier: most packages come after this one.
-func init() {
-	if code, ok := runCommand(os.Args[1:]); ok {
-		os.Exit(code)
-	}
-}
-
-// runCommand runs a command that starts or serves a sandbox, and returns its exit code. args are
-// the arguments of this program. It reports false if they don't begin with such a command.
-func runCommand(args []string) (code int, ok bool) {
-	if len(args) == 1 && args[0] == Command {
-		fmt.Fprintln(os.Stderr, "biplane: "+EnterSandbox().Error()) // it returns only an error
-		return 1, true
-	}
-	return shell.RunCommand(args)
-}
-
-// machineRuntime is the Spec.Runtime of machines, which have no language.
-const machineRuntime = "machine"
+const Command = entry.Command
 
 // Config configures a Driver. The zero value is valid.
 type Config struct {

@@ -23,6 +23,3 @@ func New(Config) (*Driver, error) { return nil, errSystem }
 
 // CountWarm returns 0.
 func (*Driver) CountWarm() int { return 0 }
-
-// EnterSandbox returns an error.
-func EnterSandbox() error { return errSystem }

@@ -35,9 +35,6 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if len(os.Args) > 1 && os.Args[1] == "limited" {
-		log.Fatal(process.ExecuteLimited(os.Args[2:]))
-	}
 	os.Exit(m.Run())
 }
 

@@ -1,57 +1,104 @@
 package process
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
+	"slices"
+	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/biplane-dev/biplane/internal/base/memfile"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/shell"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/entry"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/wasm/pyguest"
 )
 
-// makeBytecode returns a file in memory with the agent's compiled modules, which can't be changed.
-func makeBytecode(files map[string][]byte) (*os.File, error) {
-	text, err := json.Marshal(files)
+// openAgentFiles returns the files of the agent for Python: its sources and, if they are known, its
+// compiled modules.
+func (d *Driver) openAgentFiles() ([]*os.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sources == nil {
+		files := map[string][]byte{}
+		err := errors.Join(addFiles(files, "", agentFiles()), addFiles(files, "_biplane/", pyguest.Runtime()))
+		if err != nil {
+			return nil, err
+		}
+		if d.sources, err = packFiles("sources", files); err != nil {
+			return nil, err
+		}
+	}
+	if d.bytecode == nil {
+		return []*os.File{d.sources}, nil
+	}
+	return []*os.File{d.sources, d.bytecode}, nil
+}
+
+// addFiles adds all files of a file system to a map, by their paths with a prefix.
+func addFiles(to map[string][]byte, prefix string, from fs.FS) error {
+	return fs.WalkDir(from, ".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		to[prefix+path], err = fs.ReadFile(from, path)
+		return err
+	})
+}
+
+// packFiles returns a file in memory with files for the agent's folder.
+func packFiles(name string, files map[string][]byte) (*os.File, error) {
+	packed, err := entry.PackFiles(files)
 	if err != nil {
 		return nil, err
 	}
-	f, err := memfile.CreateFile("bytecode")
+	return sealFile(name, packed)
+}
+
+// A smallProgram is the program of package entry in a file in memory.
+type smallProgram struct {
+	once sync.Once
+	file *os.File
+}
+
+// open returns the file, or nil if this whole program must enter sandboxes: it was built without
+// the small one (entryProgram), it has another command, or the system executes no files in memory.
+func (p *smallProgram) open(command []string) *os.File {
+	if len(entryProgram) == 0 || !slices.Equal(command, []string{Command}) {
+		return nil
+	}
+	p.once.Do(func() {
+		f, err := sealFile("biplane", entryProgram)
+		switch {
+		case err != nil:
+		case unix.Access(descriptorPath(int(f.Fd())), unix.X_OK) != nil: // vm.memfd_noexec of proc(5)
+			_ = f.Close()
+		default:
+			p.file = f
+		}
+	})
+	return p.file
+}
+
+// descriptorPath returns a path of an open descriptor of this process.
+func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// sealFile returns a file in memory with some content, which can't be changed. Programs of the same
+// name can be executed from it.
+func sealFile(name string, content []byte) (*os.File, error) {
+	f, err := memfile.CreateFile(name)
 	if err != nil {
 		return nil, err
 	}
-	if _, err = f.WriteAt(text, 0); err == nil {
+	if _, err = f.WriteAt(content, 0); err == nil {
 		err = memfile.SealFile(f)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("fill a file in memory: %w", err), f.Close())
 	}
 	return f, nil
-}
-
-// writeBytecode writes the agent's compiled modules to its folder. The file is shared by all
-// sandboxes, so it has no position of its own.
-func writeBytecode(dir string, fd int) error {
-	var files map[string][]byte
-	from := io.NewSectionReader(os.NewFile(uintptr(fd), "bytecode"), 0, maxFrame)
-	if err := json.NewDecoder(from).Decode(&files); err != nil {
-		return fmt.Errorf("read the agent's compiled modules: %w", err)
-	}
-	for name, data := range files {
-		path := filepath.Join(dir, filepath.Join("/", name)) // below dir
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // openProgram returns a descriptor of this program's file, and its path. If this process has the
@@ -83,15 +130,4 @@ func openMount(path string) (*os.File, error) {
 	}
 	_ = file.Close() // it isn't needed
 	return os.NewFile(uintptr(mount), path), nil
-}
-
-// writeShellAgent makes the agent of shells in dir: this program, read-only, and the command tool.
-func writeShellAgent(dir string, program *shared) error {
-	to := dir + "/" + filepath.Base(shell.Executable)
-	bin := dir + strings.TrimPrefix(filepath.Dir(shell.ToolPath), shell.Folder)
-	if err := errors.Join(os.WriteFile(to, nil, 0o755), os.Mkdir(bin, 0o755),
-		os.WriteFile(bin+"/"+filepath.Base(shell.ToolPath), []byte(shell.ToolScript), 0o755)); err != nil {
-		return err
-	}
-	return program.mountAt(to, false)
 }

@@ -1,4 +1,4 @@
-package process
+package entry
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ const imageFolder = "/.image"
 
 // shareSystem makes the programs and libraries of a sandbox available in its root: those of the
 // host, or of an image, or both.
-func shareSystem(root string, i *imageSetup) error {
+func shareSystem(root string, i *ImageSetup) error {
 	if i == nil {
 		return shareHost(root, "")
 	}
@@ -216,9 +216,9 @@ func makeEtc(root, tree string, alone bool) error {
 		}
 	}
 	for path, text := range map[string]string{
-		"/etc/passwd": fmt.Sprintf("agent:x:%d:%d::/workspace:/bin/sh\n", insider, insider) +
+		"/etc/passwd": fmt.Sprintf("agent:x:%d:%d::/workspace:/bin/sh\n", Insider, Insider) +
 			"nobody:x:65534:65534::/:/bin/false\n",
-		"/etc/group":         fmt.Sprintf("agent:x:%d:\nnogroup:x:65534:\n", insider),
+		"/etc/group":         fmt.Sprintf("agent:x:%d:\nnogroup:x:65534:\n", Insider),
 		"/etc/hosts":         "127.0.0.1 localhost\n",
 		"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 	} {

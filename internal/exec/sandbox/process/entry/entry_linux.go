@@ -1,4 +1,4 @@
-package process
+package entry
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -18,8 +19,9 @@ import (
 )
 
 const (
-	socketFD    = 3    // the agent's end of the connection to the driver
-	insider     = 1000 // user and group in a sandbox
+	SocketFD = 3    // the agent's end of the connection to the driver
+	Insider  = 1000 // user and group in a sandbox
+
 	maxSetup    = 64 << 10
 	agentFolder = shell.Folder // the agent's code
 )
@@ -30,18 +32,18 @@ const (
 func EnterSandbox() error {
 	runtime.MemProfileRate = 0 // samples would need memory after executeAgent has limited it
 	runtime.LockOSThread()     // the interpreter inherits this thread's protections
-	s, err := readSetup(socketFD)
+	s, err := readSetup(SocketFD)
 	if err != nil {
 		return err
 	}
 	for _, step := range []struct {
 		name string
-		do   func(*setup) error
+		do   func(*Setup) error
 	}{
 		{"become its user", becomeInsider},
 		{"make the root", makeRoot},
 		{"open the network", openNetwork},
-		{"name the host", func(*setup) error { return unix.Sethostname([]byte("sandbox")) }},
+		{"name the host", func(*Setup) error { return unix.Sethostname([]byte("sandbox")) }},
 		{"raise the loopback interface", raiseLoopback},
 		{"close inherited descriptors", closeDescriptors},
 		{"end with the gateway", endWithParent},
@@ -54,24 +56,30 @@ func EnterSandbox() error {
 			return fmt.Errorf("enter a sandbox: %s: %w", step.name, err)
 		}
 	}
-	if err := executeAgent(agentCommand(s), environmentOf(s), chooseMemoryLimit(s)); err != nil {
+	path, args := agentCommand(s)
+	if err := executeAgent(path, args, environmentOf(s), chooseMemoryLimit(s)); err != nil {
 		return fmt.Errorf("enter a sandbox: %w", err)
 	}
 	return nil
 }
 
 // agentCommand returns the path of the agent's program, and its arguments.
-func agentCommand(s *setup) []string {
+func agentCommand(s *Setup) (path string, args []string) {
+	path = shell.Executable
+	if s.AgentFD != 0 { // the path is valid until it is executed
+		path = "/proc/self/fd/" + strconv.Itoa(s.AgentFD)
+	}
 	switch s.Runtime {
 	case "bash", "go", "rust", "java":
-		return []string{shell.Executable, shell.AgentCommand, s.Runtime, s.Interpreter}
-	case machineRuntime:
-		return []string{shell.Executable, shell.MachineCommand}
+		return path, []string{shell.Executable, shell.AgentCommand, s.Runtime, s.Interpreter}
+	case MachineRuntime:
+		return path, []string{shell.Executable, shell.MachineCommand}
 	case "js":
 		heap := max(s.Memory>>20-nodeOverhead, minHeap)
-		return []string{s.Interpreter, fmt.Sprintf("--max-old-space-size=%d", heap), agentFolder + "/agent.js"}
+		return s.Interpreter, []string{s.Interpreter, fmt.Sprintf("--max-old-space-size=%d", heap),
+			agentFolder + "/agent.js"}
 	}
-	return []string{s.Interpreter, agentFolder + "/boot.py"}
+	return s.Interpreter, []string{s.Interpreter, agentFolder + "/boot.py"}
 }
 
 // The memory of Node besides its heap, and the smallest heap, in MiB.
@@ -82,7 +90,7 @@ const (
 
 // readSetup reads the driver's line, and nothing after it. The driver sends it when this process is
 // in its control groups.
-func readSetup(fd int) (*setup, error) {
+func readSetup(fd int) (*Setup, error) {
 	var line []byte
 	for b := make([]byte, maxSetup); ; {
 		n, _, err := unix.Recvfrom(fd, b, unix.MSG_PEEK)
@@ -104,7 +112,7 @@ func readSetup(fd int) (*setup, error) {
 			break
 		}
 	}
-	s := &setup{}
+	s := &Setup{}
 	if err := json.Unmarshal(line, s); err != nil {
 		return nil, fmt.Errorf("enter a sandbox: read its setup: %w", err)
 	}
@@ -117,16 +125,16 @@ func readSetup(fd int) (*setup, error) {
 //
 // It changes only this thread: no other one does anything, and executing the agent ends them.
 // Package syscall would interrupt each thread for each of these calls.
-func becomeInsider(s *setup) error {
+func becomeInsider(s *Setup) error {
 	if s.LeaveGroups {
 		if _, _, err := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); err != 0 {
 			return fmt.Errorf("leave the groups: %w", err)
 		}
 	}
-	if _, _, err := unix.RawSyscall(unix.SYS_SETRESGID, insider, insider, insider); err != 0 {
+	if _, _, err := unix.RawSyscall(unix.SYS_SETRESGID, Insider, Insider, Insider); err != 0 {
 		return fmt.Errorf("change the group: %w", err)
 	}
-	if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, insider, insider, insider); err != 0 {
+	if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, Insider, Insider, Insider); err != 0 {
 		return fmt.Errorf("change the user: %w", err)
 	}
 	return nil
@@ -134,13 +142,13 @@ func becomeInsider(s *setup) error {
 
 // closeDescriptors closes all descriptors except the first three and the socket, when the
 // interpreter is executed.
-func closeDescriptors(*setup) error {
-	return unix.CloseRange(socketFD+1, 1<<31, unix.CLOSE_RANGE_CLOEXEC)
+func closeDescriptors(*Setup) error {
+	return unix.CloseRange(SocketFD+1, 1<<31, unix.CLOSE_RANGE_CLOEXEC)
 }
 
 // endWithParent makes the system kill the sandbox when the gateway ends. If the gateway has ended
 // already, no program arrives: the agent reads the end of the connection.
-func endWithParent(*setup) error {
+func endWithParent(*Setup) error {
 	return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 }
 
@@ -148,7 +156,7 @@ func endWithParent(*setup) error {
 const nodeStacks = 128 << 20
 
 // limitResources limits the resources of each process of the sandbox. executeAgent limits memory.
-func limitResources(s *setup) error {
+func limitResources(s *Setup) error {
 	limits := map[int]int64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: 1024, unix.RLIMIT_MEMLOCK: 64 << 10,
 		unix.RLIMIT_MSGQUEUE: 0, unix.RLIMIT_RTPRIO: 0, unix.RLIMIT_NICE: 0, unix.RLIMIT_FSIZE: s.Disk,
 		unix.RLIMIT_NPROC: int64(s.Processes)}
@@ -174,7 +182,7 @@ type processMemory struct {
 }
 
 // chooseMemoryLimit returns the limit of a sandbox without a control group that limits its memory.
-func chooseMemoryLimit(s *setup) processMemory {
+func chooseMemoryLimit(s *Setup) processMemory {
 	switch {
 	case s.AddressMax == 0:
 		return processMemory{}
@@ -193,14 +201,14 @@ func chooseMemoryLimit(s *setup) processMemory {
 // The limit comes last. Go's runtime has reserved more address space than RLIMIT_AS allows, and the
 // kernel then refuses any mapping, also one within that space. So the runtime would end the process
 // as soon as its heap has to grow, and even to execute a program needs some memory.
-func executeAgent(args, environment []string, limit processMemory) error {
+func executeAgent(path string, args, environment []string, limit processMemory) error {
 	if limit.most > 0 {
 		makeRoom(slices.Concat(args, environment))
 		if err := limitResource(limit.what, limit.most); err != nil {
 			return fmt.Errorf("limit memory: %w", err)
 		}
 	}
-	return fmt.Errorf("execute %s: %w", args[0], syscall.Exec(args[0], args, environment))
+	return fmt.Errorf("execute %s: %w", args[0], syscall.Exec(path, args, environment))
 }
 
 // makeRoom makes sure that the heap has room for two copies of texts, and for little else, without
@@ -215,7 +223,7 @@ func makeRoom(texts []string) {
 }
 
 // dropCapabilities drops all capabilities, and keeps programs executed later from gaining any.
-func dropCapabilities(*setup) error {
+func dropCapabilities(*Setup) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
@@ -234,7 +242,7 @@ func dropCapabilities(*setup) error {
 
 // restrictFiles forbids writing outside the program's folders, and signals and abstract sockets to
 // others. It forbids TCP if there is no network.
-func restrictFiles(s *setup) error {
+func restrictFiles(s *Setup) error {
 	version, err := landlock.ReadVersion()
 	if err != nil {
 		return err
@@ -259,7 +267,7 @@ func restrictFiles(s *setup) error {
 	const scopes = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 	// With a network, and in a machine, TCP is possible on the loopback interface: there is no
 	// other.
-	tcp := s.Network == nil && s.Runtime != machineRuntime
+	tcp := s.Network == nil && s.Runtime != MachineRuntime
 	fd, err := landlock.MakeRules(version, landlock.Limit{Scopes: scopes, TCP: tcp}, rules...)
 	if err != nil {
 		return err
@@ -271,6 +279,6 @@ func restrictFiles(s *setup) error {
 }
 
 // filterCalls applies the system call filter.
-func filterCalls(*setup) error {
+func filterCalls(*Setup) error {
 	return seccomp.InstallFilter(seccomp.AssembleFilter(callRules(), seccomp.Unknown))
 }

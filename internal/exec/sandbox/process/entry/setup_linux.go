@@ -1,17 +1,19 @@
-package process
+package entry
 
 import "github.com/biplane-dev/biplane/internal/exec/sandbox/netns"
 
-// A setup is what the driver tells EnterSandbox: one line of JSON on the socket.
-type setup struct {
+// A Setup is what the driver tells EnterSandbox: one line of JSON on the socket.
+type Setup struct {
 	Runtime     string `json:"runtime"`     // Spec.Runtime
 	Interpreter string `json:"interpreter"` // path
-	// Program is this program, for the agent of a shell. NodeModules is a folder with npm packages.
-	Program     *shared     `json:"program,omitempty"`
-	NodeModules *shared     `json:"node_modules,omitempty"`
-	BytecodeFD  int         `json:"bytecode_fd,omitempty"` // the agent's compiled modules; 0: none
-	Image       *imageSetup `json:"image,omitempty"`       // nil: the host's /usr
-	Mounts      []mounted   `json:"mounts,omitempty"`
+	// Program is the gateway's program, for the command tool and for the agent of a shell, unless
+	// AgentFD has a smaller program for that. NodeModules is a folder with npm packages.
+	Program     *Shared     `json:"program,omitempty"`
+	AgentFD     int         `json:"agent_fd,omitempty"`
+	NodeModules *Shared     `json:"node_modules,omitempty"`
+	FileFDs     []int       `json:"file_fds,omitempty"` // the files of the agent for Python (PackFiles)
+	Image       *ImageSetup `json:"image,omitempty"`    // nil: the host's /usr
+	Mounts      []Mounted   `json:"mounts,omitempty"`
 	Environment []string    `json:"environment,omitempty"` // what the image adds
 	// LeaveGroups means that the process leaves its supplementary groups. An ordinary user may not,
 	// because a group may be what denies an access.

@@ -1,6 +1,7 @@
-package process
+package entry
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/nodeguest"
-	"github.com/biplane-dev/biplane/internal/exec/sandbox/wasm/pyguest"
 )
 
 // A mount is a file system that is mounted in a sandbox.
@@ -20,7 +20,7 @@ type mount struct {
 
 // makeRoot makes a private root: the host's /usr and a few files of /etc, read-only; private
 // folders for the program; and a few devices.
-func makeRoot(s *setup) error {
+func makeRoot(s *Setup) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
 	}
@@ -36,7 +36,7 @@ func makeRoot(s *setup) error {
 	if err := writeNetworkFiles(root, s.Network); err != nil {
 		return err
 	}
-	quota := fmt.Sprintf("mode=0755,uid=%d,gid=%d,size=%d,nr_inodes=32k", insider, insider, s.Disk)
+	quota := fmt.Sprintf("mode=0755,uid=%d,gid=%d,size=%d,nr_inodes=32k", Insider, Insider, s.Disk)
 	for _, m := range []mount{
 		{"/dev", "tmpfs", "mode=0755,size=64k,nr_inodes=64", unix.MS_NOSUID},
 		{"/dev/shm", "tmpfs", "mode=1777,size=64m,nr_inodes=1k", safe | unix.MS_NOEXEC},
@@ -67,7 +67,7 @@ func makeRoot(s *setup) error {
 			return err
 		}
 	}
-	if s.Runtime == machineRuntime { // its folder has only its own files
+	if s.Runtime == MachineRuntime { // its folder has only its own files
 		return changeRoot(root)
 	}
 	for name, to := range map[string]string{"workspace": ".", "skills": "/skills"} {
@@ -101,24 +101,20 @@ func makeMountPoint(root, target string, file bool) error {
 }
 
 // installAgent writes the agent's code, and mounts what it needs.
-func installAgent(root string, s *setup) error {
-	write := writeAgent
+func installAgent(root string, s *Setup) error {
+	dir := root + agentFolder
+	var err error
 	switch s.Runtime {
-	case "bash", "go", "rust", "java", machineRuntime:
-		write = func(dir string) error { return writeShellAgent(dir, s.Program) }
+	case "bash", "go", "rust", "java", MachineRuntime:
+		err = writeShellAgent(dir, s.Program)
 	case "js":
-		write = func(dir string) error { return os.WriteFile(dir+"/agent.js", nodeguest.Source, 0o644) }
+		err = os.WriteFile(dir+"/agent.js", nodeguest.Source, 0o644)
 	}
-	if err := write(root + agentFolder); err != nil {
+	for _, fd := range s.FileFDs {
+		err = errors.Join(err, unpackFiles(dir, fd))
+	}
+	if err != nil || s.NodeModules == nil {
 		return err
-	}
-	if s.BytecodeFD != 0 {
-		if err := writeBytecode(root+agentFolder, s.BytecodeFD); err != nil {
-			return err
-		}
-	}
-	if s.NodeModules == nil {
-		return nil
 	}
 	if err := os.Mkdir(root+nodeguest.Packages, 0o755); err != nil {
 		return err
@@ -180,12 +176,4 @@ func makeDevices(root string) error {
 		}
 	}
 	return nil
-}
-
-// writeAgent writes the code of the agent in Python.
-func writeAgent(dir string) error {
-	if err := os.CopyFS(dir, agentFiles()); err != nil {
-		return err
-	}
-	return os.CopyFS(dir+"/_biplane", pyguest.Runtime())
 }

@@ -1,4 +1,4 @@
-package process
+package entry
 
 import (
 	"slices"
@@ -8,8 +8,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/seccomp"
 )
 
-// namespaces is the flags of clone(2) that make namespaces.
-const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+// Namespaces is the flags of clone(2) that make namespaces.
+const Namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWTIME
 
 // callRules returns the rules for the system calls of ordinary programs. All others, among them
@@ -17,7 +17,7 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | u
 // didn't have them.
 func callRules() []seccomp.Rule {
 	rs := []seccomp.Rule{
-		{Call: unix.SYS_CLONE, Checks: seccomp.CheckBits(0, namespaces, 0), Deny: seccomp.Refuse},
+		{Call: unix.SYS_CLONE, Checks: seccomp.CheckBits(0, Namespaces, 0), Deny: seccomp.Refuse},
 		// its flags can't be inspected here; callers fall back to clone
 		{Call: unix.SYS_CLONE3, Checks: seccomp.FailAlways(), Deny: seccomp.Unknown},
 		{Call: unix.SYS_PERSONALITY, Checks: seccomp.CheckEqual(0, 0)},

@@ -1,4 +1,4 @@
-package process
+package entry
 
 // allowedHere lists additional allowed calls of this architecture.
 var allowedHere []uintptr
