@@ -345,7 +345,7 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 		return err
 	}
 	program := "/proc/self/exe"
-	if f := d.small.open(d.cfg.Command); f != nil {
+	if f := d.small.openFile(d.cfg.Command); f != nil {
 		s.AgentFD = h.lendFile(f)
 		program = descriptorPath(s.AgentFD)
 	}

@@ -63,9 +63,10 @@ type smallProgram struct {
 	file *os.File
 }
 
-// open returns the file, or nil if this whole program must enter sandboxes: it was built without
-// the small one (entryProgram), it has another command, or the system executes no files in memory.
-func (p *smallProgram) open(command []string) *os.File {
+// openFile returns the file, or nil if this whole program must enter sandboxes: it was built
+// without the small one (entryProgram), it has another command, or the system executes no files in
+// memory.
+func (p *smallProgram) openFile(command []string) *os.File {
 	if len(entryProgram) == 0 || !slices.Equal(command, []string{Command}) {
 		return nil
 	}

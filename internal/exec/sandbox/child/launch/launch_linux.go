@@ -177,7 +177,7 @@ func spawn(argv []string, plan plan) (_ *Process, err error) {
 	if plan.users() { // first, because the process waits for it
 		if err = MapUser(pid, NobodyID); err != nil {
 			syscall.Close(pipe[0])
-			end(pid)
+			endProcess(pid)
 			return nil, err
 		}
 	}
@@ -187,8 +187,8 @@ func spawn(argv []string, plan plan) (_ *Process, err error) {
 	return p, nil
 }
 
-// end kills a process that was just started, and waits for it.
-func end(pid int) {
+// endProcess kills a process that was just started, and waits for it.
+func endProcess(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 	for {
 		if _, err := syscall.Wait4(pid, nil, 0, nil); err != syscall.EINTR {
