@@ -85,7 +85,7 @@ func newScene(t *testing.T, size int64, keep time.Duration) *scene {
 	s := &scene{release: make(chan struct{}), entered: make(chan string, 100)}
 	u := &upstreams{upstreamParts: upstreamParts{log: slog.New(slog.DiscardHandler),
 		secrets: newSecrets(config.Default(), st.OpenSecrets(key), mask.New(), noRecord{})},
-		pool: newInstancePool(size)}
+		startup: newStartup(nil), pool: newInstancePool(size)}
 	s.personalUpstream = newPersonalUpstream("fake", u, []string{"KEY"}, nil, keep,
 		func(_ string, _ *oauth.Client, values map[string]string, changed func()) (upstream.Upstream, error) {
 			s.started.Add(1)

@@ -53,7 +53,7 @@ func TestUpdateDuringReload(t *testing.T) {
 		}
 		u := &upstreams{upstreamParts: upstreamParts{log: log, hints: &hints{noStore{}, noRecord{}, log},
 			observer: noObserver{}, catalog: catalog.New(catalog.Config{})},
-			pins: pins, lastTools: map[string][]*tool.Tool{},
+			startup: newStartup(nil), pins: pins, lastTools: map[string][]*tool.Tool{},
 			lastOffers: map[string]*tool.Offers{}}
 		named := func(name string, swap func()) *source {
 			return &source{up: &swappedUpstream{swap: swap, tools: []*tool.Tool{{Upstream: "peer", Name: name,

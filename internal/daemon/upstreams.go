@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -263,12 +262,10 @@ type upstreams struct {
 	direct    bool                      // agents call the tools of upstreams themselves, and can be asked
 	sources   atomic.Pointer[[]*source] // in the order of the configuration
 	functions *functions                // runs the tools of folders
-	settled   chan struct{}
-	wanted    chan struct{} // closed on first use, which starts them
+	*startup
 
 	mu        sync.Mutex
-	runner    *sourceRunner            // nil: not started
-	connects  map[string]chan struct{} // by upstream, during the first connection attempt; closed when it is over
+	runner    *sourceRunner // nil: not started
 	lastTools map[string][]*tool.Tool
 
 	lastOffers map[string]*tool.Offers
@@ -279,9 +276,7 @@ func newUpstreams(s *config.Config, parts upstreamParts) (*upstreams, error) {
 	u := &upstreams{
 		upstreamParts: parts,
 		wait:          s.StartWait, direct: servesDirect(s), pool: newInstancePool(maxInstances),
-		settled: make(chan struct{}), wanted: make(chan struct{}),
-		connects: map[string]chan struct{}{}, lastTools: map[string][]*tool.Tool{},
-		lastOffers: map[string]*tool.Offers{}, functions: newFunctions(s),
+		lastTools: map[string][]*tool.Tool{}, lastOffers: map[string]*tool.Offers{}, functions: newFunctions(s),
 	}
 	u.signIns = signIns{signin.New(u, parts.places)}
 	var err error
@@ -293,12 +288,9 @@ func newUpstreams(s *config.Config, parts upstreamParts) (*upstreams, error) {
 		return nil, err
 	}
 	u.sources.Store(&b.sources)
+	u.startup = newStartup(b.sources)
 	for _, src := range b.sources {
-		u.connects[src.up.Name()] = make(chan struct{})
 		u.showSource(src, nil)
-	}
-	if len(b.sources) == 0 {
-		close(u.settled)
 	}
 	return u, nil
 }
@@ -369,18 +361,6 @@ func (u *upstreams) showSource(s *source, offers *tool.Offers) {
 		Offers: offers})
 }
 
-// StartUpstreams starts the upstreams if they have not been started yet. It implements
-// signin.Upstreams.
-func (u *upstreams) StartUpstreams() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	select {
-	case <-u.wanted:
-	default:
-		close(u.wanted)
-	}
-}
-
 // run runs all upstreams concurrently once they are wanted, until ctx is done. It returns when
 // everything that they started is gone.
 func (u *upstreams) run(ctx context.Context) {
@@ -388,7 +368,7 @@ func (u *upstreams) run(ctx context.Context) {
 	select {
 	case <-u.wanted:
 	case <-ctx.Done():
-		u.settleUpstream("")
+		u.settleAll()
 		return
 	}
 	started := &sourceRunner{ctx: ctx, log: u.log}
@@ -403,10 +383,10 @@ func (u *upstreams) run(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		u.settleUpstream("")
+		u.settleAll()
 	case <-u.settled:
 	case <-ctx.Done():
-		u.settleUpstream("")
+		u.settleAll()
 	}
 }
 
@@ -536,42 +516,6 @@ func (s *source) narrowOffers(o *tool.Offers) *tool.Offers {
 	left := *o
 	left.Tools = s.narrow.Keep(o.Tools)
 	return &left
-}
-
-// settleUpstream notes that an upstream is past its first connection attempt or, if name is empty,
-// that the wait for all of them is over.
-func (u *upstreams) settleUpstream(name string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(u.connects) == 0 {
-		return
-	}
-	for n, past := range u.connects {
-		if name == "" || name == n {
-			close(past)
-			delete(u.connects, n)
-		}
-	}
-	select {
-	case <-u.settled:
-	default:
-		if len(u.connects) == 0 {
-			close(u.settled)
-		}
-	}
-}
-
-// listConnecting returns the upstreams that are still making their first connection, sorted; none
-// if they have not been started.
-func (u *upstreams) listConnecting() []string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	select {
-	case <-u.wanted:
-		return slices.Sorted(maps.Keys(u.connects))
-	default:
-		return nil
-	}
 }
 
 // listStates returns the state of each upstream.

@@ -11,16 +11,6 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// WaitReady waits until all upstreams are past their first connection attempt, or the time for that
-// is over.
-func (u *upstreams) WaitReady(ctx context.Context) {
-	u.StartUpstreams()
-	select {
-	case <-u.settled:
-	case <-ctx.Done():
-	}
-}
-
 // WaitReadyFor waits like WaitReady. It also lists the tools of upstreams that no one has used yet
 // with the credentials of a principal, if those are needed.
 func (u *upstreams) WaitReadyFor(ctx context.Context, p tool.Principal) {
@@ -107,24 +97,6 @@ func (u *upstreams) waitForProgram(ctx context.Context, arguments json.RawMessag
 	}
 }
 
-// awaitAttempt waits until an upstream is past its first connection attempt, or the time for that
-// is over. It returns false if ctx is done first.
-func (u *upstreams) awaitAttempt(ctx context.Context, name string) bool {
-	u.StartUpstreams()
-	u.mu.Lock()
-	past := u.connects[name]
-	u.mu.Unlock()
-	if past == nil {
-		return true
-	}
-	select {
-	case <-past:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // waiting returns a Caller that waits for all upstreams before it calls next.
 func (u *upstreams) waiting(next tool.Caller) tool.Caller {
 	return tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
@@ -147,9 +119,7 @@ func (u *upstreams) waitingFor(next tool.Caller) tool.Caller {
 // A program resumed after a restart starts before the upstreams do, and before anyone has listed
 // the tools of upstreams with credentials: person.
 func (u *upstreams) waitForTool(ctx context.Context, c *tool.Call) {
-	u.mu.Lock()
-	settled := len(u.connects) == 0
-	u.mu.Unlock()
+	settled := u.isSettled()
 	if settled && u.isListed() {
 		return
 	}
