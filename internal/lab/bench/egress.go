@@ -58,7 +58,7 @@ send(%[2]d)
 
 // measureEgress measures what the way out of a process sandbox adds to a request to a server on
 // this machine.
-func (r *runner) measureEgress(ctx context.Context, _ *process.Driver) (took []time.Duration, err error) {
+func (r processRunner) measureEgress(ctx context.Context) (took []time.Duration, err error) {
 	const requests = 300
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -151,22 +151,33 @@ func (r *runner) measureGateway(ctx context.Context, g Gateway) ([]Figure, error
 		numberFigure(g.Name+"_tools_list_bytes",
 			float64(bytes)), numberFigure(g.Name+"_tools_list_tokens", float64(count)),
 	}
-	out = append(out, r.measureCheapest(ctx, g, s, defs, names))
-	pass, err := r.measurePass(ctx, g, s, defs)
+	one := gatewayRunner{r, g, s, defs, names}
+	out = append(out, one.measureCheapest(ctx))
+	pass, err := one.measurePass(ctx)
 	if err != nil {
 		pass = missingFigures(err.Error(), g.Name+"_pass", g.Name+"_pass_per_second")
 	}
-	return append(append(out, pass...), r.measureSize(ctx, g, s)), nil
+	return append(append(out, pass...), one.measureSize(ctx)), nil
+}
+
+// A gatewayRunner measures one gateway in a session with it.
+type gatewayRunner struct {
+	*runner
+	gateway Gateway
+	session gatewayClient
+	defs    []string // of its tools
+	names   []string
 }
 
 // measureCheapest measures a gateway's cheapest call.
-func (r *runner) measureCheapest(ctx context.Context, g Gateway, s gatewayClient, defs, names []string) Figure {
-	call, err := r.findCheapest(ctx, s, defs, names)
+func (r gatewayRunner) measureCheapest(ctx context.Context) Figure {
+	g := r.gateway
+	call, err := r.findCheapest(ctx)
 	if err != nil {
 		return missingFigures(err.Error(), g.Name+"_call")[0]
 	}
 	took, err := repeatCalls(ctx, r.countRounds(200), func() error {
-		_, err := s.CallTool(ctx, call.name, call.args)
+		_, err := r.session.CallTool(ctx, call.name, call.args)
 		return err
 	})
 	if err != nil {
@@ -202,9 +213,9 @@ var (
 
 // findCheapest returns the cheapest call that succeeds, after a few rounds of each. It tries 1+1 in
 // tools that seem to run code, and tools that need no argument and, by their name, change nothing.
-func (r *runner) findCheapest(ctx context.Context, s gatewayClient, defs, names []string) (attempt, error) {
+func (r gatewayRunner) findCheapest(ctx context.Context) (attempt, error) {
 	var all []attempt
-	for i, d := range defs {
+	for i, d := range r.defs {
 		var def struct {
 			Schema struct {
 				Required   []string
@@ -214,7 +225,7 @@ func (r *runner) findCheapest(ctx context.Context, s gatewayClient, defs, names 
 		if err := json.Unmarshal([]byte(d), &def); err != nil {
 			return attempt{}, err
 		}
-		all = append(all, listAttempts(names[i], def.Schema.Required, func(p string) bool {
+		all = append(all, listAttempts(r.names[i], def.Schema.Required, func(p string) bool {
 			return def.Schema.Properties[p] != nil
 		})...)
 	}
@@ -225,7 +236,7 @@ func (r *runner) findCheapest(ctx context.Context, s gatewayClient, defs, names 
 	best, took := attempt{}, time.Duration(0)
 	var last error
 	for _, a := range all[:min(len(all), 40)] {
-		each, err := repeatCalls(ctx, 3, func() error { _, err := s.CallTool(ctx, a.name, a.args); return err })
+		each, err := repeatCalls(ctx, 3, func() error { _, err := r.session.CallTool(ctx, a.name, a.args); return err })
 		if err != nil {
 			last = err
 			continue

@@ -66,8 +66,9 @@ func findReadTool(defs []string) string {
 
 // measurePass measures calls of a server behind a gateway: one after the other, and from many
 // clients at once.
-func (r *runner) measurePass(ctx context.Context, g Gateway, s gatewayClient, defs []string) ([]Figure, error) {
-	name := findReadTool(defs)
+func (r gatewayRunner) measurePass(ctx context.Context) ([]Figure, error) {
+	g, s := r.gateway, r.session
+	name := findReadTool(r.defs)
 	if name == "" {
 		return nil, errNotBehind
 	}
@@ -110,10 +111,11 @@ func (r *runner) measurePass(ctx context.Context, g Gateway, s gatewayClient, de
 }
 
 // measureSize measures the memory of a gateway and its servers.
-func (r *runner) measureSize(ctx context.Context, g Gateway, s gatewayClient) Figure {
+func (r gatewayRunner) measureSize(ctx context.Context) Figure {
+	g := r.gateway
 	name := g.Name + "_memory_bytes"
 	pid := g.pid
-	if d, ok := s.(*demo.Session); ok {
+	if d, ok := r.session.(*demo.Session); ok {
 		pid = d.PID()
 	}
 	if pid == 0 {

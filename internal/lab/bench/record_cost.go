@@ -109,7 +109,7 @@ func (r *runner) recordCost(ctx context.Context) (_ []Figure, err error) {
 	defer func() { err = errors.Join(err, x.Close(), l.up.Close()) }()
 	var out []Figure
 	for _, c := range recordCosts {
-		f, err := r.measureCost(ctx, l, c.name, c.code)
+		f, err := l.measureCost(ctx, r.countRounds(50), c.name, c.code)
 		if err != nil {
 			return nil, err
 		}
@@ -151,8 +151,8 @@ func (r *runner) newLedger(ctx context.Context, s *store.Store, driver closingDr
 }
 
 // measureCost returns by how many percent the median of executes with the audit log exceeds that of
-// executes without it.
-func (r *runner) measureCost(ctx context.Context, l *ledger, name, code string) (Figure, error) {
+// executes without it, of which there are as many rounds.
+func (l *ledger) measureCost(ctx context.Context, rounds int, name, code string) (Figure, error) {
 	args, err := tool.Marshal(arguments{Code: code})
 	if err != nil {
 		return Figure{}, err
@@ -172,7 +172,7 @@ func (r *runner) measureCost(ctx context.Context, l *ledger, name, code string) 
 	var all []float64
 	for range rateSamples {
 		took := map[bool][]time.Duration{}
-		for i := range 2 * r.countRounds(50) {
+		for i := range 2 * rounds {
 			if err := ctx.Err(); err != nil {
 				return Figure{}, err
 			}

@@ -77,19 +77,18 @@ func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
 		}
 		out = append(out, durationFigure(m.name, took))
 	}
+	p := processRunner{r, cold}
 	for _, m := range []struct {
 		name string
-		do   func(context.Context, *process.Driver) ([]time.Duration, error)
+		do   func(context.Context) ([]time.Duration, error)
 	}{
-		{"process_pandas", r.measurePandas},
-		{"process_burst", r.measureBurst},
-		{"process_tool_call", r.measureProcessCalls},
-		{"egress", r.measureEgress},
-		{"process_thaw", func(ctx context.Context, d *process.Driver) ([]time.Duration, error) {
-			return r.measureThaw(ctx, d, value)
-		}},
+		{"process_pandas", p.measurePandas},
+		{"process_burst", p.measureBurst},
+		{"process_tool_call", p.measureProcessCalls},
+		{"egress", p.measureEgress},
+		{"process_thaw", func(ctx context.Context) ([]time.Duration, error) { return p.measureThaw(ctx, value) }},
 	} {
-		took, err := m.do(ctx, cold)
+		took, err := m.do(ctx)
 		if err != nil {
 			out = append(out, missingFigures(err.Error(), m.name)...)
 			continue
@@ -128,8 +127,14 @@ func timeProcess(ctx context.Context, d *process.Driver, spec sandbox.Spec, p *p
 	return at.Sub(began), err
 }
 
+// A processRunner measures sandboxes of a driver that starts none ahead.
+type processRunner struct {
+	*runner
+	driver *process.Driver
+}
+
 // measurePandas measures sandboxes of an image with pandas that have imported it ahead.
-func (r *runner) measurePandas(ctx context.Context, _ *process.Driver) (_ []time.Duration, err error) {
+func (r processRunner) measurePandas(ctx context.Context) (_ []time.Duration, err error) {
 	images, name, err := r.findPandas()
 	if err != nil {
 		return nil, err
@@ -150,7 +155,7 @@ func (r *runner) measurePandas(ctx context.Context, _ *process.Driver) (_ []time
 
 // findPandas returns the images of the data folder, and the name of one with pandas. Its sandboxes
 // import pandas ahead, with any configuration.
-func (r *runner) findPandas() (*image.Store, string, error) {
+func (r processRunner) findPandas() (*image.Store, string, error) {
 	all, err := image.NewStore(image.Config{Folder: r.cfg.Images}).ListImages()
 	if err != nil {
 		return nil, "", err
@@ -169,7 +174,7 @@ func (r *runner) findPandas() (*image.Store, string, error) {
 
 // measureBurst measures sandboxes that are created at once. Each runs a script, and stays until all
 // of them have.
-func (r *runner) measureBurst(ctx context.Context, d *process.Driver) ([]time.Duration, error) {
+func (r processRunner) measureBurst(ctx context.Context) ([]time.Duration, error) {
 	n := 100
 	if r.cfg.Quick {
 		n = 10
@@ -181,7 +186,7 @@ func (r *runner) measureBurst(ctx context.Context, d *process.Driver) ([]time.Du
 		began := time.Now()
 		for i := range n {
 			all.Go(func() {
-				if boxes[i], errs[i] = d.Create(ctx, sandbox.Spec{Runtime: "bash"}); errs[i] == nil {
+				if boxes[i], errs[i] = r.driver.Create(ctx, sandbox.Spec{Runtime: "bash"}); errs[i] == nil {
 					_, _, errs[i] = runOnce(ctx, boxes[i], script)
 				}
 			})
@@ -198,13 +203,13 @@ func (r *runner) measureBurst(ctx context.Context, d *process.Driver) ([]time.Du
 }
 
 // measureProcessCalls measures tool calls of a program that the host answers at once.
-func (r *runner) measureProcessCalls(ctx context.Context, d *process.Driver) (_ []time.Duration, err error) {
+func (r processRunner) measureProcessCalls(ctx context.Context) (_ []time.Duration, err error) {
 	const calls = 1000
 	p, err := prepareProgram("py", fmt.Sprintf("for i in range(%d):\n    bench.echo(n=i)\n1", calls))
 	if err != nil {
 		return nil, err
 	}
-	box, err := d.Create(ctx, sandbox.Spec{Runtime: "python"})
+	box, err := r.driver.Create(ctx, sandbox.Spec{Runtime: "python"})
 	if err != nil {
 		return nil, err
 	}
@@ -218,9 +223,8 @@ func (r *runner) measureProcessCalls(ctx context.Context, d *process.Driver) (_ 
 }
 
 // measureThaw measures programs in one sandbox that is frozen between them.
-func (r *runner) measureThaw(ctx context.Context, d *process.Driver, p *program.Program) (took []time.Duration,
-	err error) {
-	box, err := d.Create(ctx, sandbox.Spec{Runtime: "python"})
+func (r processRunner) measureThaw(ctx context.Context, p *program.Program) (took []time.Duration, err error) {
+	box, err := r.driver.Create(ctx, sandbox.Spec{Runtime: "python"})
 	if err != nil {
 		return nil, err
 	}
