@@ -43,8 +43,8 @@ func convertSchema(raw json.RawMessage, input bool) *document {
 	return (&converter{input: input}).document(raw)
 }
 
-// maxNear is the maximum number of named parts that a signature considers. Each that it declares
-// takes over 40 bytes (smallType), so that its 2,000 bytes hold fewer.
+// maxNear is the maximum number of named parts that a signature considers. Each takes over 40 bytes
+// (smallType), so that its 2,000 bytes hold fewer. Two small parts count as one: see isSmall.
 const maxNear = 50
 
 // convertNear converts a schema, but only the named parts that are nearest to its root.
@@ -63,14 +63,29 @@ func (c *converter) document(raw json.RawMessage) *document {
 	self.body = c.convert(root, 0)
 	// Parts that are near to the root come first: what is cut is far away. Depth starts at 0 again:
 	// c.named ends cycles, and c.left bounds everything else.
-	for i := 0; i < len(c.order); i++ { // converting one may add more
-		if c.most > 0 && i >= c.most {
+	for i, room := 0, 2*c.most; i < len(c.order); i++ { // converting one may add more
+		if c.most > 0 && room <= 0 {
 			c.order[i].body = unknownBecause("cut: the schema has too many types")
 			continue
 		}
 		c.order[i].body = c.convert(c.order[i].schema, 0)
+		if room -= 2; c.most > 0 && isSmall(c.order[i].body) {
+			room++
+		}
 	}
 	return settle(self, c.order)
+}
+
+// isSmall reports whether a type refers to no others, and is written inline at each use.
+func isSmall(t typ) bool {
+	_, small := inlineText(t, smallType)
+	return small && !hasRef(t)
+}
+
+func hasRef(t typ) bool {
+	_, found := t.(*refType)
+	children(t, func(t typ, _ bool) { found = found || hasRef(t) })
+	return found
 }
 
 // convert converts one schema.

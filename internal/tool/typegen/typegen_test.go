@@ -335,6 +335,21 @@ func TestSignatureOfManyTypes(t *testing.T) {
 	}
 }
 
+// TestSignatureOfSmallTypes checks that a signature shows small types that fit into it.
+func TestSignatureOfSmallTypes(t *testing.T) {
+	var refs, types strings.Builder
+	for i := range 90 {
+		fmt.Fprintf(&refs, `,"p%d":{"$ref":"#/$defs/T%d"}`, i, i)
+		fmt.Fprintf(&types, `,"T%d":{"type":"integer"}`, i)
+	}
+	code, _, _ := typegen.Signature(typegen.Item{Tool: &tool.Tool{Upstream: "a", Name: "b",
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"first":true` + refs.String() +
+			`},"$defs":{"None":true` + types.String() + `}}`)}})
+	if strings.Count(code, "?: number;") != 90 {
+		t.Errorf("signature:\n%s\nwant 90 numbers", code)
+	}
+}
+
 // TestUnreadableType checks that a type that can't be read costs only itself.
 func TestUnreadableType(t *testing.T) {
 	deep := strings.Repeat(`{"items":`, 200) + "true" + strings.Repeat("}", 200)
