@@ -47,6 +47,7 @@ var reserved = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk/": {"serve/mcpserver", "upstream/mcp"},
 	"github.com/tetratelabs/wazero":           {"exec/sandbox/wasm"},
 	"modernc.org/sqlite":                      {"store", "store/fault", "store/backup", "lab/demo"},
+	"modernc.org/libc":                        {"store"},
 	"github.com/jackc/pgx":                    {"store"},
 	"github.com/spf13/cobra":                  {"cli", "lab/release"},
 	"github.com/getkin/kin-openapi/":          {"upstream/openapi"},

@@ -466,10 +466,18 @@ type viewDatabase struct {
 func (d viewDatabase) CheckSchema(ctx context.Context) error { return compareSchema(ctx, d.tx) }
 
 // CheckTable runs SQLite's integrity check on a table, on a connection of its own. So other readers
-// continue, and may see an earlier state of the table.
-func (d viewDatabase) CheckTable(ctx context.Context, table string) (problems []string, err error) {
-	lines, err := queryStrings(ctx, d.db, `PRAGMA integrity_check('`+table+`')`)
-	return slices.DeleteFunc(lines, func(line string) bool { return line == "ok" }), err
+// continue, and may see an earlier state of the table. It calls pause again and again.
+func (d viewDatabase) CheckTable(ctx context.Context, table string, pause func()) (problems []string, err error) {
+	c, err := d.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	err = withPauses(c, pause, func() error {
+		problems, err = queryStrings(ctx, c, `PRAGMA integrity_check('`+table+`')`)
+		return err
+	})
+	return slices.DeleteFunc(problems, func(line string) bool { return line == "ok" }), err
 }
 
 // Witness returns what the witness knows about v.

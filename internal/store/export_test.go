@@ -150,3 +150,8 @@ func (s *Store) PackedLeaf(ctx context.Context, seq int64) (packed []byte) {
 	_ = s.read.QueryRowContext(ctx, `SELECT packed FROM audit_leaf WHERE seq = ?`, seq).Scan(&packed)
 	return packed
 }
+
+// CheckTable runs SQLite's integrity check on a table, with pauses.
+func (a *Audit) CheckTable(ctx context.Context, table string, pause func()) (problems []string, err error) {
+	return viewDatabase{db: a.s.read}.CheckTable(ctx, table, pause)
+}

@@ -39,8 +39,7 @@ var recordTables = []string{"audit_leaf", "audit_record", "audit_span", "audit_r
 // checkTables runs SQLite's integrity check on the tables of the record.
 func (c *indexCheck) checkTables() {
 	for _, table := range recordTables {
-		c.v.pauseWork()
-		problems, err := c.v.database.CheckTable(c.v.ctx, table)
+		problems, err := c.v.database.CheckTable(c.v.ctx, table, c.v.pauseWork)
 		if err != nil {
 			c.tableErr = c.v.translateError(err)
 			return

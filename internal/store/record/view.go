@@ -39,8 +39,8 @@ type Database interface {
 	// CheckSchema compares the database's schema with the expected one.
 	CheckSchema(ctx context.Context) error
 	// CheckTable returns what SQLite's integrity check finds wrong with a table. It may be called
-	// while the view is used.
-	CheckTable(ctx context.Context, table string) (problems []string, err error)
+	// while the view is used. It calls pause again and again.
+	CheckTable(ctx context.Context, table string, pause func()) (problems []string, err error)
 	// Witness returns what the witness knows about v, or nil if no witness is required.
 	Witness(ctx context.Context, v *View) (*Known, error)
 }
