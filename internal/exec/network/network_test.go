@@ -45,6 +45,19 @@ func TestShellPrograms(t *testing.T) {
 	}
 }
 
+// TestUnreachable checks that a note says why a permitted connection ends at once.
+func TestUnreachable(t *testing.T) {
+	r := newRig(t, rule{host: "gone.test"})
+	const want = `network: connect to gone.test:443: the host name "gone.test" is unknown`
+	for _, code := range []string{`curl -sS https://gone.test/; true`,
+		`curl -sS --noproxy '*' https://gone.test/; true`} {
+		o := r.run("bash", code)
+		if _, _, notes := r.recorded(); !o.Done || len(notes) != 1 || !strings.HasPrefix(notes[0], want) {
+			t.Errorf("%s: %v, notes %q, want one that begins with %q", code, o, notes, want)
+		}
+	}
+}
+
 // TestClients runs ordinary clients of other languages.
 func TestClients(t *testing.T) {
 	r := newRig(t, rule{host: "a.test"}, rule{host: "b.test", method: "GET"})

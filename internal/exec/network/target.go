@@ -219,9 +219,14 @@ func (f failing) MakeExchange(context.Context, *egress.Client, *url.URL) (*tool.
 	return nil, tool.NotSent(f.err)
 }
 
-// openTunnel has a connection decided on, and passes its bytes on.
+// openTunnel has a connection decided on, and passes its bytes on. If the host can't be reached, a
+// note says so: the program reads only the end of its connection.
 func (s *service) openTunnel(ctx context.Context, p *peeked, t target, scheme string) error {
-	return s.callNetwork(ctx, "connect", http.MethodConnect, t.makeURL(scheme, "/"), &tunnel{inner: p, target: t})
+	err := s.callNetwork(ctx, "connect", http.MethodConnect, t.makeURL(scheme, "/"), &tunnel{inner: p, target: t})
+	if err != nil && tool.AsError(err).Kind == tool.Unavailable && ctx.Err() == nil {
+		s.traffic.AddNote("network: " + tool.AsError(err).Msg)
+	}
+	return err
 }
 
 // A tunnel is the Exchange of a connection whose bytes pass through.
