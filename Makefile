@@ -37,20 +37,26 @@ RACE = -race $(UNWATCHED:%=-gcflags=%=-race=false)
 # Packages without goroutines have nothing that the race detector could find. A test checks that they have none.
 SINGLE = . ./internal/exec/sandbox/wasm/pyguest ./internal/lab/release ./internal/lab/w2x ./internal/tool/typegen ./internal/upstream/scan
 
-# Tests that run without the race detector, which would make them several times slower and has nothing to find: they compute on
-# one goroutine, or compare us with programs in other languages. Some of process don't fit beside it into a sandbox's memory.
-# A test checks that the two lists match. make race runs them with it.
-PLAIN_TESTS = TestBombs TestCachedDecisions TestConformance TestEntryProgram TestFind TestFullSegment TestHold TestIntl TestIntlOfNode \
-	TestLargePatterns TestLargePrograms TestLargeUnions TestManyValues TestMemoryLimit TestNotebook TestOrdinaryUser TestReadResultBounds \
-	TestReadResultFlood TestRealConsoleNotes TestRecent TestRedactInsideStrings TestReplayGivesTheSameBytes \
-	TestReplayOfAChangedProgram TestSkillsConformance TestTamperedColumns TestTamperedRows TestTasksConformance \
-	TestTheIndexChangesNothing TestValueOfManyItems TestWithoutHalves
+# Tests that run without the race detector, which would make them several times slower: they compute on one goroutine, or wait for other
+# programs (Node.js, Python, compilers, clients). What runs at the same time in them is watched in other tests of their packages.
+# Some of process don't fit beside the detector into a sandbox's memory. A test checks that the two lists match. make race runs them with it.
+PLAIN_TESTS = TestARealClientIsAsked TestBombs TestCPUElsewhere TestCachedDecisions TestClientRoundTrip TestConformance TestConsoleSandbox \
+	TestConsoleSandboxFiles TestDeterminism TestEntryProgram TestFind TestFolderDepth TestFolderExecutables TestFolderNetwork \
+	TestFullSegment TestGoProgram TestHold TestHostedServer TestImageFolders TestImageFromSandbox TestImageFromSandboxRefused \
+	TestImagesForPrograms TestIntl TestIntlOfNode TestKill TestLabelsOnlyGrow TestLargePatterns TestLargePrograms TestLargeUnions \
+	TestLedgerExports TestManyValues TestMemoryLimit TestNode TestNodeForImports TestNodeSession TestNotebook TestOrdinaryUser \
+	TestParts TestProcessAfterRestart TestReadResultBounds TestReadResultFlood TestRealConsoleNotes TestRealNodePackage \
+	TestRealWork TestRealWorkWithPandas TestRecent TestRedactInsideStrings TestReplayGivesTheSameBytes \
+	TestReplayOfAChangedProgram TestSearchDocuments TestSessionMoves TestSessionsAgainstModel TestShell TestShellSession \
+	TestSignInOfARealClient TestSkillsConformance TestStolenCookie TestStormOfHints TestTamperedColumns TestTamperedHints \
+	TestTamperedRows TestTasksConformance TestTheIndexChangesNothing TestValueOfManyItems TestWeakerHintWaits TestWithoutHalves
 PLAIN_PACKAGES = ./internal/base/secret/mask ./internal/control/audit/segment ./internal/control/catalog ./internal/control/policy \
-	./internal/control/privacy ./internal/exec/executor ./internal/exec/program \
-	./internal/exec/sandbox/process ./internal/exec/sandbox/process/entry \
-	./internal/exec/sandbox/wasm/guest ./internal/serve/mcpserver ./internal/store ./internal/upstream/mcp \
-	./internal/upstream/oauth ./internal/upstream/openapi
+	./internal/control/privacy ./internal/daemon ./internal/exec/executor ./internal/exec/program ./internal/exec/sandbox/process \
+	./internal/exec/sandbox/process/entry ./internal/exec/sandbox/wasm/guest ./internal/lab/bench ./internal/lab/soak \
+	./internal/serve/mcpserver ./internal/store ./internal/upstream/mcp ./internal/upstream/oauth ./internal/upstream/openapi
 space := $(subst ,, )
+# Many tests wait: for processes, for pauses and for the disk. So twice as many run at once as there are processors.
+PARALLEL = -parallel $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 PLAIN = ^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$
 
 .PHONY: release build entry demo vet check test race tools browser bench soak sizing servers documents crash fuzz generate clean
@@ -77,9 +83,9 @@ check: vet
 
 test: tools vet entry
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m ./cmd/biplane ./internal/exec/hosted $(SINGLE)
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m -run '$(PLAIN)' $(PLAIN_PACKAGES)
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m -skip '$(PLAIN)' $$($(GO) list ./... | grep -vxF "$$($(GO) list ./cmd/biplane $(SINGLE))")
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m $(PARALLEL) ./cmd/biplane ./internal/exec/hosted $(SINGLE)
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m $(PARALLEL) -run '$(PLAIN)' $(PLAIN_PACKAGES)
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m $(PARALLEL) -skip '$(PLAIN)' $$($(GO) list ./... | grep -vxF "$$($(GO) list ./cmd/biplane $(SINGLE))")
 
 race:
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 60m ./cmd/biplane

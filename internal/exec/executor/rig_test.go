@@ -155,6 +155,7 @@ func newRig(t testing.TB, a answers, tweak func(*executor.Config)) *rig {
 	cfg := executor.Config{Drivers: sandbox.OnlyDriver(enclosed{d}),
 		Door: door, Programs: programs, Tools: doubts{catalog: cat}}
 	cfg.Limits.Timeout = 10 * time.Minute // other limits are reached first, even on a slow machine
+	cfg.AnswerWithin = 10 * time.Minute
 	if tweak != nil {
 		tweak(&cfg)
 	}
