@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -475,7 +476,7 @@ func (d viewDatabase) CheckTable(ctx context.Context, table string, pause func()
 	defer c.Close()
 	err = withPauses(c, pause, func() error {
 		problems, err = queryStrings(ctx, c, `PRAGMA integrity_check('`+table+`')`)
-		return err
+		return cmp.Or(err, ctx.Err())
 	})
 	return slices.DeleteFunc(problems, func(line string) bool { return line == "ok" }), err
 }
