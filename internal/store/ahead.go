@@ -194,8 +194,8 @@ func (a *ahead) disable() {
 	a.off = true
 }
 
-// databasePosition returns the number up to which the database has all entries, assuming that it
-// has those in numbers (sorted), too.
+// databasePosition returns the last entry up to which the database has all entries. numbers are
+// entries, sorted, that count as written.
 func (a *ahead) databasePosition(numbers []uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -71,7 +71,7 @@ func MergeShapes(a, b *Shape) *Shape {
 	return limitNodes(joinShapes(a, b, func(a, b int) int { return min(a+b, minShown) }))
 }
 
-// sameResult is the number of results in which a field occurs that occurs twice in one result.
+// sameResult joins the counts of two values from the same result, which counts once.
 func sameResult(a, b int) int { return max(a, b) }
 
 // joinShapes returns a Shape that describes the values of both. count returns the number of results

@@ -173,7 +173,7 @@ func (s taskRequests) createTask(ctx context.Context, req *mcp.CallToolRequest, 
 	return &callResult{raw: raw}, nil
 }
 
-// beginsExecution reports whether a call is one of execute.
+// beginsExecution reports whether a request calls execute.
 func (s taskRequests) beginsExecution(ctx context.Context, req *mcp.CallToolRequest, p tool.Principal) bool {
 	t := s.resolveName(ctx, p, req.Params.Name)
 	return t != nil && t.Path() == s.builtin.pathOf("execute")

@@ -4,7 +4,7 @@
 // starts.
 package netns
 
-// Where things are inside the namespace and in the sandbox's root.
+// Addresses inside the namespace, and paths in the sandbox's root.
 const (
 	NameServer = "127.0.0.1" // answers names, port 53
 	ProxyPort  = 3128        // of 127.0.0.1: the HTTP proxy
