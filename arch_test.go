@@ -293,7 +293,7 @@ func TestNoInit(t *testing.T) {
 	for _, s := range sources(t) {
 		// These say why they need one.
 		if s.generated() || strings.HasPrefix(s.path, "internal/exec/engineproc/") ||
-			s.path == "internal/exec/sandbox/process/entry/entry.go" {
+			s.path == "internal/exec/sandbox/process/process.go" {
 			continue
 		}
 		for _, d := range s.file.Decls {

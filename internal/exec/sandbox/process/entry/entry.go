@@ -16,17 +16,9 @@ const Command = "__sandbox"
 // MachineRuntime is the Spec.Runtime of machines, which have no language.
 const MachineRuntime = "machine"
 
-// A process that enters or serves a sandbox does so while its packages are initialized. So it
-// starts milliseconds earlier: some packages come after this one.
-func init() {
-	if code, ok := runCommand(os.Args[1:]); ok {
-		os.Exit(code)
-	}
-}
-
-// runCommand runs a command that starts or serves a sandbox, and returns its exit code. args are
+// RunCommand runs a command that starts or serves a sandbox, and returns its exit code. args are
 // the arguments of this program. It reports false if they don't begin with such a command.
-func runCommand(args []string) (code int, ok bool) {
+func RunCommand(args []string) (code int, ok bool) {
 	if len(args) == 1 && args[0] == Command {
 		fmt.Fprintln(os.Stderr, "biplane: "+EnterSandbox().Error()) // it returns only an error
 		return 1, true

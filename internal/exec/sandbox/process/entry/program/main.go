@@ -6,10 +6,16 @@ import (
 	"fmt"
 	"os"
 
-	_ "github.com/biplane-dev/biplane/internal/exec/sandbox/process/entry" // runs the commands
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/entry"
 )
 
+// main doesn't run the command while packages are initialized, as package process does: until then
+// Go binds this goroutine to its thread, and each other goroutine needs a new one.
 func main() {
-	fmt.Fprintln(os.Stderr, "biplane: this program is for internal use: it starts a sandbox")
-	os.Exit(1)
+	code, ok := entry.RunCommand(os.Args[1:])
+	if !ok {
+		fmt.Fprintln(os.Stderr, "biplane: this program is for internal use: it starts a sandbox")
+		code = 1
+	}
+	os.Exit(code)
 }
