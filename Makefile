@@ -1,4 +1,5 @@
 # make            build ./biplane, one static binary
+# make entry      build the small program that enters sandboxes, which ./biplane embeds on Linux
 # make demo       the whole idea on this machine, offline, in under a minute
 # make check      formatting, vet, staticcheck, the architecture and the short tests: the inner loop
 # make test       everything that is checked, against real peers: the stories with the binary that users get, all else
