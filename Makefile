@@ -9,7 +9,7 @@
 # make browser    the console in a real browser (Chromium), checked for accessibility, with pictures in .tools/screenshots
 # make bench      the benchmarks
 # make soak       N executions (100000) in sessions that are suspended, forked and lose their processes, with a model beside them
-#                 and a tenth as many process sandboxes, of which nothing may be left
+#                 and a tenth as many process sandboxes, of which nothing may be left; and a crash at each write of a journal
 # make sizing     the figures of docs/operations.md, with N calls (1000000) in a data folder
 # make servers    the calls of 14 popular MCP servers, with and without Biplane; installs the servers (npm) into .tools/servers
 # make documents  the operations of seven large public OpenAPI documents, which it installs (npm, Go modules) into .tools/documents
@@ -60,7 +60,7 @@ space := $(subst ,, )
 PARALLEL = -parallel $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 PLAIN = ^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$
 
-.PHONY: release build entry demo vet check test race tools browser bench soak sizing servers documents crash fuzz generate clean
+.PHONY: release build entry demo vet check test test-stories test-plain race tools browser bench soak sizing servers documents crash fuzz generate clean
 
 build: entry
 	CGO_ENABLED=0 $(GO) build $(ENTRY) -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
@@ -83,14 +83,20 @@ check: vet
 	CGO_ENABLED=0 $(GO) test -vet=off -short ./...
 
 test: tools vet entry
-	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/biplane
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m $(PARALLEL) ./cmd/biplane ./internal/exec/hosted $(SINGLE)
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m $(PARALLEL) -run '$(PLAIN)' $(PLAIN_PACKAGES)
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 30m $(PARALLEL) -skip '$(PLAIN)' $$($(GO) list ./... | grep -vxF "$$($(GO) list ./cmd/biplane $(SINGLE))")
+	CGO_ENABLED=0 $(GO) build $(ENTRY) -o /dev/null ./cmd/biplane
+	$(MAKE) -j2 test-stories test-plain
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test $(ENTRY) -vet=off $(RACE) -timeout 30m $(PARALLEL) -skip '$(PLAIN)' $$($(GO) list ./... | grep -vxF "$$($(GO) list ./cmd/biplane $(SINGLE))")
 
-race:
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 60m ./cmd/biplane
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test -vet=off $(RACE) -timeout 60m -run '$(PLAIN)' $(PLAIN_PACKAGES)
+# Two parts of make test, which it runs at the same time: each waits for other processes.
+test-stories:
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m ./cmd/biplane ./internal/exec/hosted $(SINGLE)
+
+test-plain:
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m -run '$(PLAIN)' $(PLAIN_PACKAGES)
+
+race: entry
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test $(ENTRY) -vet=off $(RACE) -timeout 60m ./cmd/biplane
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test $(ENTRY) -vet=off $(RACE) -timeout 60m -run '$(PLAIN)' $(PLAIN_PACKAGES)
 
 browser:
 	@command -v chromium >/dev/null 2>&1 || test -n "$$BIPLANE_TEST_BROWSER" || { echo "install Chromium (Debian: apt-get install chromium), or set BIPLANE_TEST_BROWSER to a browser" >&2; exit 1; }
@@ -104,6 +110,7 @@ bench:
 soak:
 	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/lab/soak
 	BIPLANE_SOAK=$$(($(N) / 10)) CGO_ENABLED=0 $(GO) test -run '^TestLeftovers$$' -timeout 12h -count 1 -v ./internal/exec/sandbox/process
+	BIPLANE_SOAK=1 CGO_ENABLED=0 $(GO) test -run '^TestDeathAtEachWrite' -timeout 12h -count 1 -v ./internal/exec/executor
 
 sizing: N = 1000000
 sizing: build
