@@ -3,6 +3,7 @@ package owned
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
@@ -73,12 +74,13 @@ func (t tenant) KeepLabels(ctx context.Context, labels []string) (more bool, err
 	return t.all.keepLabels(ctx, t.box, labels)
 }
 
-// AddNote adds a line to the next answer.
+// AddNote adds a line to the next answer, once.
 func (t tenant) AddNote(line string) {
+	line = text.Clip(line, maxNote)
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
-	if n := &t.box.egress.notes; len(*n) < maxNotes {
-		*n = append(*n, text.Clip(line, maxNote))
+	if n := &t.box.egress.notes; len(*n) < maxNotes && !slices.Contains(*n, line) {
+		*n = append(*n, line)
 	}
 }
 

@@ -97,3 +97,17 @@ http.server.HTTPServer(("127.0.0.1", 8000), H).serve_forever()`, curl)
 		t.Error("another principal has reached a port")
 	}
 }
+
+// TestRepeatedNotes checks that an answer has a note once, however often a command causes it.
+func TestRepeatedNotes(t *testing.T) {
+	w := &witness{make(chan string, 10)}
+	r := newRigWith(t, owned.Config{MeasureEach: time.Hour,
+		Egress: owned.Egress{Network: network.NewNetwork(network.Config{Ports: []int{80}}), Hosts: w, Door: w}})
+	r.mustCall("create", map[string]any{"name": "a", "network": true})
+	out := r.mustCall("run", map[string]any{"sandbox": "a",
+		"command": "for i in 1 2 3; do curl -s -o /dev/null http://a.test/; done"})
+	notes, _ := out["notes"].([]any)
+	if len(w.users) != 3 || len(notes) != 1 {
+		t.Errorf("%d connections and notes %q, want 3 and one note", len(w.users), notes)
+	}
+}
