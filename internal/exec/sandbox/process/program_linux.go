@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"sync"
@@ -74,13 +75,20 @@ func (p *smallProgram) openFile(command []string) *os.File {
 		f, err := sealFile("biplane", entryProgram)
 		switch {
 		case err != nil:
-		case unix.Access(descriptorPath(int(f.Fd())), unix.X_OK) != nil: // vm.memfd_noexec of proc(5)
+		case !canExecute(f): // vm.memfd_noexec of proc(5), or a security module
 			_ = f.Close()
 		default:
 			p.file = f
 		}
 	})
 	return p.file
+}
+
+// canExecute reports whether the system executes f, which is a program that refuses to run without
+// arguments.
+func canExecute(f *os.File) bool {
+	var refused *exec.ExitError
+	return errors.As(exec.Command(descriptorPath(int(f.Fd()))).Run(), &refused)
 }
 
 // descriptorPath returns a path of an open descriptor of this process.

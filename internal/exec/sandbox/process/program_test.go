@@ -38,3 +38,22 @@ func TestEntryProgram(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 }
+
+// TestCanExecute checks that a program is used only if the system executes it.
+func TestCanExecute(t *testing.T) {
+	for _, c := range []struct {
+		content []byte
+		want    bool
+	}{{entryProgram, true}, {[]byte("no program"), false}} {
+		f, err := sealFile("biplane", c.content)
+		if err != nil {
+			t.Fatalf("sealFile: %v", err)
+		}
+		if got := canExecute(f); got != c.want {
+			t.Errorf("%d bytes: canExecute = %t, want %t", len(c.content), got, c.want)
+		}
+		if err := f.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+}
