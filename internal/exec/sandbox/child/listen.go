@@ -61,13 +61,15 @@ type listener struct {
 	runs   atomic.Int32  // on the child's side: number of active Runs
 	tasks  atomic.Int32  // number of other active operations
 	asleep atomic.Int32  // number of goroutines that sleep until something arrives
+	tries  atomic.Uint32 // number of calls of listen
 	back   chan struct{} // receives a token when the socket is returned
 
 	// The fields below belong to the holder of the socket.
-	err    error // the error that ended reading
-	skip   int   // number of swift waits in which the socket isn't polled
-	missed int   // number of consecutive failed polls
-	crowds int   // recent crowdedness: 0 to mostSkipped
+	err       error // the error that ended reading
+	unawaited bool  // no goroutine waits for the newest frame; set by handleFrame
+	skip      int   // number of swift waits in which the socket isn't polled
+	missed    int   // number of consecutive failed polls
+	crowds    int   // recent crowdedness: 0 to mostSkipped
 }
 
 // A promptConn is a connection that is read with or without blocking.
@@ -101,6 +103,8 @@ func (l *listener) run() error {
 	for l.err == nil {
 		began := time.Now()
 		f, err := l.next()
+		tries := l.tries.Load()
+		l.unawaited = false
 		if err == nil {
 			err = l.handleFrame(f)
 		}
@@ -110,8 +114,12 @@ func (l *listener) run() error {
 		if l.skip > 0 && time.Since(began) < swift {
 			l.skip--
 		}
-		if l.conn != nil && l.skip == 0 && f.kind.wakes() && !l.in.whole() && l.mayLend(1) {
-			l.lend()
+		asleep := int32(1) // the goroutine that the frame wakes
+		if l.unawaited {
+			asleep = 0
+		}
+		if l.conn != nil && l.skip == 0 && f.kind.wakes() && !l.in.whole() && l.mayLend(asleep) {
+			l.lend(tries)
 		}
 	}
 	return l.err
@@ -187,9 +195,13 @@ func (w *watch) on() bool {
 }
 
 // lend lends the socket until it is returned, or until no one has read from it for the duration
-// loan.
-func (l *listener) lend() {
+// loan. It doesn't lend it if listen was called more than tries times: the goroutine that a frame
+// woke on another processor may sleep again already, and would not read the socket.
+func (l *listener) lend(tries uint32) {
 	l.who.Store(lent)
+	if l.tries.Load() != tries && l.who.CompareAndSwap(lent, withReader) {
+		return
+	}
 	t := time.NewTimer(loan)
 	defer t.Stop()
 	for {
@@ -234,6 +246,7 @@ func (l *listener) end(k kind) {
 // lent and unread, listen polls it until there returns true, or no bytes are available and
 // attention has passed.
 func (l *listener) listen(there func() bool) {
+	l.tries.Add(1) // before the socket is taken: so either that succeeds, or lend sees this call
 	if !l.who.CompareAndSwap(lent, taken) {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -156,7 +157,7 @@ func TestListenEnds(t *testing.T) {
 			l.who.Store(withReader)
 			end(f)
 			go func() {
-				l.lend()
+				l.lend(l.tries.Load())
 				ended <- l.run()
 			}()
 			for end := time.Now().Add(time.Minute); len(ended) == 0 && time.Now().Before(end); runtime.Gosched() {
@@ -171,12 +172,46 @@ func TestListenEnds(t *testing.T) {
 	}
 }
 
+// TestListenUnread checks that the socket isn't lent if no goroutine would read it: the next frame
+// doesn't wait until the reader reclaims it.
+func TestListenUnread(t *testing.T) {
+	for name, prepare := range map[string]func(l *listener){
+		"nobody waits for the frame": func(l *listener) { l.unawaited = true },
+		"the woken one sleeps again": func(l *listener) { l.listen(func() bool { return false }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFeed()
+				l, _, ended := lentOut(t, f, false)
+				l.who.Store(withReader)
+				l.asleep.Store(1)
+				var took []time.Duration
+				began := time.Now()
+				l.handleFrame = func(frame) error {
+					took = append(took, time.Since(began))
+					prepare(l)
+					return nil
+				}
+				go func() { ended <- l.run() }()
+				for op := range uint32(4) {
+					f.say(t, op+1)
+					synctest.Wait()
+				}
+				close(f.in)
+				if err := <-ended; err != io.EOF || len(took) != 4 || took[3] != 0 {
+					t.Errorf("run returned %v, and read frames after %v, want 4 at once", err, took)
+				}
+			})
+		})
+	}
+}
+
 // TestListenTakenBack checks that the reader reclaims a lent socket that no one reads.
 func TestListenTakenBack(t *testing.T) {
 	f := newFeed()
 	l, got, ended := lentOut(t, f, false)
 	go func() {
-		l.lend()
+		l.lend(l.tries.Load())
 		ended <- l.run()
 	}()
 	f.say(t, 1, 2)

@@ -86,6 +86,7 @@ func (s *Sandbox) handleFrame(f frame) error {
 	if m := s.making; m != nil && m.op == f.op && f.kind == kindResult {
 		s.making, s.unmade = nil, r.err
 		s.mu.Unlock()
+		s.p.ears.unawaited = true
 		return nil
 	}
 	o, known := s.current, f.op <= s.last
