@@ -112,8 +112,7 @@ func readOwner(f *os.File) Owner {
 // releaseLock unlocks the folder. The file stays: if it were removed, two processes could lock two
 // different files.
 func (l *lock) releaseLock() error {
-	if err := l.f.Truncate(0); err != nil {
-		return errors.Join(err, l.f.Close())
-	}
-	return l.f.Close()
+	err := l.f.Truncate(0)
+	// Closing the file isn't enough: a child of this process has it until its program begins.
+	return errors.Join(err, unlockFile(l.f), l.f.Close())
 }

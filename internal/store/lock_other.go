@@ -11,4 +11,6 @@ var errLocked = errors.New("locked")
 
 func flock(*os.File) error { return errors.ErrUnsupported }
 
+func unlockFile(*os.File) error { return errors.ErrUnsupported }
+
 func isDead(int) bool { return false }

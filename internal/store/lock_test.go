@@ -55,3 +55,33 @@ func TestLockOfTheDead(t *testing.T) {
 		f.Close()
 	}
 }
+
+// TestReleasedLock checks that a released lock is free, although another process still has the
+// file, as a child does until its program begins.
+func TestReleasedLock(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no data folders here")
+	}
+	dir := t.TempDir()
+	l, err := lockFolder(t.Context(), dir, Owner{})
+	if err != nil {
+		t.Fatalf("lockFolder: %v", err)
+	}
+	child := exec.Command("sleep", "600")
+	child.ExtraFiles = []*os.File{l.f}
+	if err := child.Start(); err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	defer child.Wait()
+	defer child.Process.Kill()
+	if err := l.releaseLock(); err != nil {
+		t.Fatalf("releaseLock: %v", err)
+	}
+	again, err := lockFolder(t.Context(), dir, Owner{})
+	if err != nil {
+		t.Fatalf("the released folder is locked: %v", err)
+	}
+	if err := again.releaseLock(); err != nil {
+		t.Errorf("releaseLock: %v", err)
+	}
+}

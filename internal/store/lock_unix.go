@@ -11,9 +11,13 @@ import (
 
 var errLocked = errors.New("locked")
 
-func flock(f *os.File) error {
+func flock(f *os.File) error { return changeLock(f, unix.LOCK_EX|unix.LOCK_NB) }
+
+func unlockFile(f *os.File) error { return changeLock(f, unix.LOCK_UN) }
+
+func changeLock(f *os.File, how int) error {
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(f.Fd()), how)
 		switch {
 		case err == nil:
 			return nil
