@@ -16,3 +16,5 @@ const (
 func lockFile(string, int) (*os.File, error) {
 	return nil, errors.ErrUnsupported
 }
+
+func releaseLock(f *os.File) error { return f.Close() }

@@ -14,8 +14,8 @@ const (
 	exclusive = unix.LOCK_EX
 )
 
-// lockFile opens an existing file and locks it, without waiting. The lock ends when the file is
-// closed, also when this process dies.
+// lockFile opens an existing file and locks it, without waiting. The lock ends with releaseLock,
+// or when this process dies.
 func lockFile(path string, how int) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -31,4 +31,10 @@ func lockFile(path string, how int) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// releaseLock unlocks a file and closes it. Closing it isn't enough: a child of this process has it
+// until its program begins.
+func releaseLock(f *os.File) error {
+	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }

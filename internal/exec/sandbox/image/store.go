@@ -258,7 +258,7 @@ func (l *Lease) EndUse() error {
 	if l == nil || l.lock == nil {
 		return nil
 	}
-	return l.lock.Close()
+	return releaseLock(l.lock)
 }
 
 // ContentID returns what distinguishes the image's content from that of others.

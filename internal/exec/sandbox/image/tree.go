@@ -136,7 +136,7 @@ func (d *Draft) DiscardTree() error {
 		d.dir = ""
 	}
 	if d.lock != nil {
-		errs = append(errs, d.lock.Close())
+		errs = append(errs, releaseLock(d.lock))
 		d.lock = nil
 	}
 	return errors.Join(errs...)
