@@ -190,7 +190,7 @@ func (s *Store) RemoveImage(name string) error {
 		return tool.Errorf(tool.Conflict, "image %q is used by a sandbox: end its sessions first "+
 			"(biplane sessions list), or wait until sandboxes that were started ahead end", name)
 	}
-	defer lock.Close()
+	defer releaseLock(lock)
 	if err := os.Remove(s.manifestPath(name)); err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (s *Store) UseImage(name string) (*Lease, error) {
 			if _, err = os.Stat(filepath.Join(tree, rootName)); err == nil {
 				return &Lease{Image: i, Root: filepath.Join(tree, rootName), lock: lock}, nil
 			}
-			_ = lock.Close() // the tree is gone
+			_ = releaseLock(lock) // the tree is gone
 		}
 	}
 	return nil, tool.Errorf(tool.Unavailable, "image %q is damaged: its files are missing. Build it again with "+

@@ -70,7 +70,7 @@ func (s *Store) removeRemains() {
 		if draft || !s.mayHaveUse(filepath.Base(dir)) {
 			_ = removeTree(dir) // the next build tries again
 		}
-		_ = lock.Close()
+		_ = releaseLock(lock)
 	}
 }
 
@@ -104,7 +104,7 @@ func (d *Draft) CommitTree(ctx context.Context, m Manifest) (Manifest, error) {
 		// The tree is there already. Its lock keeps others from removing it.
 		lock, missing := lockFile(filepath.Join(to, lockName), shared)
 		if missing == nil {
-			defer lock.Close()
+			defer releaseLock(lock)
 			_, missing = os.Stat(filepath.Join(to, rootName))
 		}
 		if missing != nil {
