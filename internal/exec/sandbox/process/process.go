@@ -4,11 +4,11 @@
 //
 // A sandbox is one process and its descendants in namespaces of their own. The process first is
 // this binary, or a small part of it (package entry), which arms the protections and then executes
-// the agent: the guest's end of the protocol, over a socket. For Python that is the interpreter
-// with the runtime of the embedded engine (package pyguest), for JavaScript Node.js with that of
-// package nodeguest, and for shell scripts the same binary again (package shell). Its network is
-// the loopback interface. Listeners there, which the sandbox passes out before any program runs,
-// lead to the gateway (Config.Network).
+// the agent: the guest's end of the protocol, over a socket. For Python, the agent is the
+// interpreter with the runtime of the embedded engine (package pyguest). For JavaScript, it is
+// Node.js with the runtime of package nodeguest. For shell scripts, it is the same binary again
+// (package shell). The sandbox's network is the loopback interface. Listeners there, which the
+// sandbox passes out before any program runs, lead to the gateway (Config.Network).
 //
 // Guests are not deterministic, so they can be neither stored nor replayed.
 package process

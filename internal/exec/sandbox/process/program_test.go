@@ -26,7 +26,7 @@ func TestEntryProgram(t *testing.T) {
 		t.Fatalf("os.ReadFile: %v", err)
 	}
 	if !bytes.Equal(built, entryProgram) {
-		t.Errorf("the embedded program has %d bytes, that of the source %d or others: run make build",
+		t.Errorf("the embedded program (%d bytes) differs from what the source makes (%d bytes): run make build",
 			len(entryProgram), len(built))
 	}
 	b := newBox(t, "bash")
