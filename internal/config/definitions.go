@@ -83,6 +83,5 @@ type ShownDefinitions struct {
 
 // showDefinitions returns the printable form of the rules for all upstreams.
 func (c *Config) showDefinitions() ShownDefinitions {
-	d := c.DefinitionRules("")
-	return ShownDefinitions{d.Lock, d.Changed, d.New, d.Findings}
+	return ShownDefinitions(c.DefinitionRules(""))
 }

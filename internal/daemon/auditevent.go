@@ -43,14 +43,14 @@ func withError(e audit.Event, err error) audit.Event {
 
 // RecordStart tells clients of a new execution.
 func (d supervisor) RecordStart(id string, p tool.Principal) {
-	people{d.Daemon}.addEvent(api.EventExecution, id, api.StateRunning, p.ID)
+	people(d).addEvent(api.EventExecution, id, api.StateRunning, p.ID)
 }
 
 // RecordEnd records the end of a program, unless it continues in another process.
 func (d supervisor) RecordEnd(e *execution.Execution) {
-	people{d.Daemon}.addEvent(api.EventExecution, e.ID, string(e.State), e.Principal.ID)
+	people(d).addEvent(api.EventExecution, e.ID, string(e.State), e.Principal.ID)
 	if e.Session != "" {
-		people{d.Daemon}.addEvent(api.EventSession, e.Session, "", e.Principal.ID)
+		people(d).addEvent(api.EventSession, e.Session, "", e.Principal.ID)
 	}
 	d.meters.usage.AddRun(e.Principal, e.CPU(), !e.GoesOn)
 	if e.GoesOn {

@@ -41,9 +41,9 @@ func (d observer) announceLists(tools, offers bool) {
 func (d observer) noteHealth(upstream, state string) {
 	if d.servers.expiries.lostSignIn(upstream, state) {
 		d.servers.notices.AddNotice(notices.Notice{Kind: notices.SignIn, Subject: upstream,
-			Link: people{d.Daemon}.noticePage("/tools"), Command: "biplane connect " + upstream})
+			Link: people(d).noticePage("/tools"), Command: "biplane connect " + upstream})
 	}
-	people{d.Daemon}.addEvent(api.EventUpstream, upstream, state, "")
+	people(d).addEvent(api.EventUpstream, upstream, state, "")
 }
 
 // RecordSignIn implements signin.Recorder.

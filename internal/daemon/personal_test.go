@@ -24,7 +24,6 @@ import (
 // A scene is a personalUpstream whose instances are fakes.
 type scene struct {
 	*personalUpstream
-	ctx     context.Context
 	running atomic.Int64
 	most    atomic.Int64
 	started atomic.Int64

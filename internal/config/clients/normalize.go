@@ -117,7 +117,7 @@ func decodeGoose(text []byte) (serverTable, error) {
 func normalizeGoose(e map[string]json.RawMessage) error {
 	var keys, tools []string
 	if json.Unmarshal(e["env_keys"], &keys) == nil && len(keys) > 0 {
-		return errors.New("Goose keeps variables of it in the system's keyring (env_keys)")
+		return errors.New("its variables are in the system's keyring, where Goose keeps them (env_keys)")
 	}
 	if json.Unmarshal(e["available_tools"], &tools) == nil && len(tools) > 0 {
 		e["includeTools"] = e["available_tools"]
