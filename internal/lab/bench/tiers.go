@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/service"
 )
 
 var tierRows = []row{
@@ -25,7 +27,9 @@ var tierRows = []row{
 		what: "a process sandbox with Node.js that was started ahead, claimed, to the value of 1+1"},
 	{name: "process_node_cold", unit: "ms", what: "the same, nothing started ahead"},
 	{name: "process_cold", unit: "ms", reach: 4,
-		what: "a process sandbox, nothing started ahead, to the end of a shell script that does nothing"},
+		what: "a process sandbox for commands, nothing started ahead, to the exit status of /bin/true"},
+	{name: "process_cold_shell", unit: "ms", what: "a process sandbox for scripts, nothing started ahead, " +
+		"to the end of a shell script that does nothing"},
 	{name: "process_burst", unit: "ms", reach: 1000,
 		what: "100 process sandboxes created at once, to the end of a shell script in the last of them"},
 	{name: "process_tool_call", unit: "ms", reach: 0.15,
@@ -66,7 +70,7 @@ func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
 		{"process_python_cold", "python", cold, value, 20},
 		{"process_node", "js", warmNode, script, 30},
 		{"process_node_cold", "js", cold, script, 20},
-		{"process_cold", "bash", cold, &program.Program{Code: ":", Name: "program.sh"}, 40},
+		{"process_cold_shell", "bash", cold, &program.Program{Code: ":", Name: "program.sh"}, 40},
 	} {
 		took, err := collectDurations(ctx, r.countRounds(m.rounds), func() (time.Duration, error) {
 			return timeProcess(ctx, m.driver, sandbox.Spec{Runtime: m.runtime}, m.program, m.driver != cold)
@@ -82,6 +86,7 @@ func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
 		name string
 		do   func(context.Context) ([]time.Duration, error)
 	}{
+		{"process_cold", p.measureCold},
 		{"process_pandas", p.measurePandas},
 		{"process_burst", p.measureBurst},
 		{"process_tool_call", p.measureProcessCalls},
@@ -131,6 +136,30 @@ func timeProcess(ctx context.Context, d *process.Driver, spec sandbox.Spec, p *p
 type processRunner struct {
 	*runner
 	driver *process.Driver
+}
+
+// measureCold measures machines, from their creation to the exit status of their first command.
+func (r processRunner) measureCold(ctx context.Context) (_ []time.Duration, err error) {
+	folder, err := os.MkdirTemp("", "biplane-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	return collectDurations(ctx, r.countRounds(40), func() (took time.Duration, err error) {
+		began := time.Now()
+		m, err := r.driver.CreateMachine(ctx, sandbox.MachineSpec{Folder: folder})
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, m.Close()) }()
+		reply, err := service.RunCommand(ctx, m, &service.Request{Op: service.OpRun, Command: []string{"/bin/true"}},
+			nil, nil)
+		took = time.Since(began)
+		if err == nil && (reply.Exit == nil || *reply.Exit != service.Exit{}) {
+			err = fmt.Errorf("/bin/true ended with %+v, want exit status 0", reply.Exit)
+		}
+		return took, err
+	})
 }
 
 // measurePandas measures sandboxes of an image with pandas that have imported it ahead.

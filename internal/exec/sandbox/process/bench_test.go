@@ -8,6 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/service"
 )
 
 // BenchmarkProgram runs one program in a new sandbox, and closes that.
@@ -29,5 +30,24 @@ func BenchmarkProgram(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkMachine runs a command in a new machine, and closes that.
+func BenchmarkMachine(b *testing.B) {
+	d := newDriver(b, process.Config{})
+	spec := sandbox.MachineSpec{Folder: b.TempDir()}
+	for b.Loop() {
+		m, err := d.CreateMachine(b.Context(), spec)
+		if err != nil {
+			b.Fatalf("CreateMachine: %v", err)
+		}
+		q := &service.Request{Op: service.OpRun, Command: []string{"/bin/true"}}
+		if r, err := service.AskAgent(b.Context(), m, q); err != nil || *r.Exit != (service.Exit{}) {
+			b.Errorf("%+v, %v, want exit status 0", r, err)
+		}
+		if err := m.Close(); err != nil {
+			b.Errorf("Close: %v", err)
+		}
 	}
 }
