@@ -136,27 +136,13 @@ func TestDamagedLayout(t *testing.T) {
 		t.Errorf("image of another architecture: %v", err)
 	}
 	dir := writeLayout(t, runtime.GOARCH)
-	p, err := layout.FromPath(dir)
+	img, err := openImage(os.DirFS(dir))
 	if err != nil {
 		t.Fatalf("open the layout: %v", err)
 	}
-	index, err := p.ImageIndex()
-	if err != nil {
-		t.Fatalf("read the index: %v", err)
-	}
-	img, err := chooseImage(index, 0)
-	if err != nil {
-		t.Fatalf("chooseImage: %v", err)
-	}
-	layers, err := img.Layers()
-	if err != nil {
-		t.Fatalf("read the layers: %v", err)
-	}
-	first, _ := layers[0].Digest() // both were just written
-	second, _ := layers[1].Digest()
-	content, err := os.ReadFile(filepath.Join(dir, "blobs/sha256", second.Hex))
+	content, err := os.ReadFile(filepath.Join(dir, img.layers[1]))
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "blobs/sha256", first.Hex), content, 0o644)
+		err = os.WriteFile(filepath.Join(dir, img.layers[0]), content, 0o644)
 	}
 	if err != nil {
 		t.Fatalf("damage a layer: %v", err)

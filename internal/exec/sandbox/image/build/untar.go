@@ -27,7 +27,6 @@ const (
 type extractor struct {
 	root    *os.Root
 	layers  bool // entries named .wh.* remove what earlier archives wrote
-	noLinks bool // symbolic links are left out
 	merged  bool // /bin, /lib and so on are links to folders of /usr
 	bytes   int64
 	files   int
@@ -90,9 +89,6 @@ func (x *extractor) extractEntry(h *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		write = x.linkFile
 	default: // a device, for example
-		return nil
-	}
-	if x.noLinks && h.Typeflag == tar.TypeSymlink {
 		return nil
 	}
 	if h.Typeflag != tar.TypeLink || !x.isSame(at, h.Linkname) {

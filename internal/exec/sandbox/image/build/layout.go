@@ -1,0 +1,210 @@
+package build
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"runtime"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/tool"
+)
+
+// Bounds of what an image's files may contain.
+const (
+	maxIndexes   = 4         // indexes that are nested
+	maxJSONBytes = 16 << 20  // of an index, a manifest or a configuration
+	maxWindow    = 128 << 20 // bytes of memory that a layer of zstd may ask for
+)
+
+// A containerImage is an image of an OCI layout, or of an archive of docker save.
+type containerImage struct {
+	files  fs.FS
+	config *v1.ConfigFile
+	layers []string // paths in files, the lowest layer first
+}
+
+// openImage reads the image for this host. Its layers are not read yet.
+func openImage(files fs.FS) (*containerImage, error) {
+	index, err := readJSONFile(files, "index.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return openSaved(files)
+	}
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := findManifest(files, index, 0)
+	if err != nil {
+		return nil, err
+	}
+	config, err := readBlob(files, manifest.Config.Digest)
+	if err != nil {
+		return nil, err
+	}
+	img := &containerImage{files: files}
+	for _, l := range manifest.Layers {
+		img.layers = append(img.layers, blobPath(l.Digest))
+	}
+	return img, img.parseConfig(config)
+}
+
+// openSaved reads an image that docker save wrote before it wrote OCI layouts.
+func openSaved(files fs.FS) (*containerImage, error) {
+	list, err := readJSONFile(files, "manifest.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("there is neither an index.json (OCI) nor a manifest.json (docker save)")
+	}
+	if err != nil {
+		return nil, err
+	}
+	var saved []struct {
+		Config string
+		Layers []string
+	}
+	if err := json.Unmarshal(list, &saved); err != nil {
+		return nil, fmt.Errorf("manifest.json: %w", err)
+	}
+	if len(saved) != 1 {
+		return nil, fmt.Errorf("manifest.json has %d images, want one: save a single image", len(saved))
+	}
+	config, err := readJSONFile(files, path.Clean(saved[0].Config))
+	if err != nil {
+		return nil, err
+	}
+	img := &containerImage{files: files}
+	for _, name := range saved[0].Layers {
+		img.layers = append(img.layers, path.Clean(name))
+	}
+	return img, img.parseConfig(config)
+}
+
+func (img *containerImage) parseConfig(data []byte) (err error) {
+	if img.config, err = v1.ParseConfigFile(bytes.NewReader(data)); err != nil {
+		return fmt.Errorf("the image's configuration: %w", err)
+	}
+	return nil
+}
+
+// findManifest returns the first manifest of an index that is for this host.
+func findManifest(files fs.FS, index []byte, depth int) (*v1.Manifest, error) {
+	m, err := v1.ParseIndexManifest(bytes.NewReader(index))
+	if err != nil {
+		return nil, fmt.Errorf("the index: %w", err)
+	}
+	for _, d := range m.Manifests {
+		p := d.Platform
+		switch {
+		case d.MediaType.IsIndex() && depth < maxIndexes:
+			nested, err := readBlob(files, d.Digest)
+			if err != nil {
+				return nil, err
+			}
+			if manifest, err := findManifest(files, nested, depth+1); err == nil {
+				return manifest, nil
+			}
+		case d.MediaType.IsImage() && (p == nil || p.OS == "linux" && p.Architecture == runtime.GOARCH):
+			data, err := readBlob(files, d.Digest)
+			if err != nil {
+				return nil, err
+			}
+			return v1.ParseManifest(bytes.NewReader(data))
+		}
+	}
+	return nil, fmt.Errorf("it has no image for linux/%s", runtime.GOARCH)
+}
+
+// blobPath returns the path of a blob in an OCI layout. See
+// https://github.com/opencontainers/image-spec/blob/main/image-layout.md#blobs.
+func blobPath(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }
+
+// readBlob reads an index, a manifest or a configuration, and checks its digest.
+func readBlob(files fs.FS, h v1.Hash) ([]byte, error) {
+	data, err := readJSONFile(files, blobPath(h))
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(data); h.Algorithm != "sha256" || h.Hex != hex.EncodeToString(sum[:]) {
+		return nil, fmt.Errorf("blob %s has the digest sha256:%x", h, sum)
+	}
+	return data, nil
+}
+
+// readJSONFile reads a file of bounded size.
+func readJSONFile(files fs.FS, name string) (_ []byte, err error) {
+	f, err := openRegular(files, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	data, err := io.ReadAll(io.LimitReader(f, maxJSONBytes+1))
+	if err == nil && len(data) > maxJSONBytes {
+		return nil, tool.Errorf(tool.Limit, "%s has more than %s", name, text.Size(int64(maxJSONBytes)))
+	}
+	return data, err
+}
+
+// openRegular opens a file. To open a pipe would wait for its other end.
+func openRegular(files fs.FS, name string) (fs.File, error) {
+	info, err := fs.Stat(files, name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
+	return files.Open(name)
+}
+
+// openLayer opens the archive of a layer, which is compressed with gzip, with zstd, or not at all.
+func (img *containerImage) openLayer(i int) (io.ReadCloser, error) {
+	f, err := openRegular(img.files, img.layers[i])
+	if err != nil {
+		return nil, err
+	}
+	in := bufio.NewReader(f)
+	magic, err := in.Peek(4)
+	layer := &layerReader{file: f, Reader: in}
+	switch {
+	case err != nil && err != io.EOF:
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}): // RFC 1952, section 2.3.1
+		layer.Reader, err = gzip.NewReader(in)
+	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}): // RFC 8878, section 3.1.1
+		var z *zstd.Decoder
+		z, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err == nil {
+			layer.Reader, layer.decoder = z, z
+		}
+	default:
+		err = nil
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return layer, nil
+}
+
+// A layerReader reads the archive of a layer.
+type layerReader struct {
+	io.Reader
+	file    fs.File
+	decoder *zstd.Decoder // or nil
+}
+
+// Close releases the decoder, and closes the file.
+func (l *layerReader) Close() error {
+	if l.decoder != nil {
+		l.decoder.Close()
+	}
+	return l.file.Close()
+}
