@@ -221,7 +221,7 @@ func testInstallTOML(t *testing.T, id string) {
 	c := install(t, target, m, installation)
 	want := "# my settings\nmodel = \"m\"\nnotes = \"\"\"\n[mcp_servers.not]\n\"\"\"\nargs = [\n  " +
 		"\"[mcp_servers.neither]\",\n]\n\n[profiles.x]\nmodel = \"y\"\n\n[mcp_servers.biplane]\ncommand = " +
-		"\"/opt/bin/biplane\"\nargs = [\"mcp\", \"--config\", \"/etc/b.yaml\"]\n"
+		"'/opt/bin/biplane'\nargs = ['mcp', '--config', '/etc/b.yaml']\n"
 	if got := readFile(t, target.File); got != want {
 		t.Errorf("the file has\n%s\nwant\n%s", got, want)
 	}

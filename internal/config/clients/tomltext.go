@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
+	"github.com/pelletier/go-toml/v2"
 )
 
 // A tomlFile is a fileText of TOML, in which each server is a table with its own header. The
@@ -152,13 +152,23 @@ func parseHeader(line string) []string {
 	if !strings.HasPrefix(line, "[") {
 		return nil
 	}
-	var d tomlTable
-	meta, err := toml.Decode(line, &d)
-	if err != nil || len(meta.Keys()) == 0 {
+	var at any = map[string]any{}
+	if toml.Unmarshal([]byte(line), &at) != nil {
 		return nil
 	}
-	longest := slices.MaxFunc(meta.Keys(), func(a, b toml.Key) int { return len(a) - len(b) })
-	return longest
+	var path []string
+	for {
+		if list, ok := at.([]any); ok && len(list) == 1 { // [[list of tables]]
+			at = list[0]
+		}
+		table, ok := at.(map[string]any)
+		if !ok || len(table) != 1 {
+			return path
+		}
+		for key, value := range table {
+			path, at = append(path, key), value
+		}
+	}
 }
 
 func (f *tomlFile) removeServer(name string) (string, error) {
