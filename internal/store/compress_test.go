@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/s2"
 	"pgregory.net/rapid"
 )
 
@@ -21,7 +22,7 @@ func TestCompress(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		data := rapid.SliceOf(rapid.Byte()).Draw(t, "data")
-		switch rapid.IntRange(0, 4).Draw(t, "form") {
+		switch rapid.IntRange(0, 7).Draw(t, "form") {
 		case 1:
 			data = append(bytes.Clone(zstdMagic), data...)
 		case 2:
@@ -30,6 +31,13 @@ func TestCompress(t *testing.T) {
 			data = append([]byte{packedSmall}, data...)
 		case 4:
 			data = append(data, make([]byte, minFramed)...)
+		case 5:
+			data = append([]byte{packedFolded}, data...)
+		case 6:
+			digests := fmt.Sprintf("%x%x", sha256.Sum256(data), sha256.Sum256(nil))
+			data = append(data, digests[:rapid.IntRange(60, 128).Draw(t, "digits")]+"0A\xff\xfe"...)
+		case 7:
+			data = append(data, bytes.Repeat([]byte{foldMark}, minFramed-1)...)
 		}
 		got, err := expandData(compressData(data))
 		if err != nil || !bytes.Equal(got, data) {
@@ -40,8 +48,16 @@ func TestCompress(t *testing.T) {
 	if got, err := expandData(before); err != nil || !bytes.Equal(got, long) {
 		t.Errorf("a frame of an older version: %q, %v, want the same data", got, err)
 	}
+	small := text[:len(text)-1]
+	before = append([]byte{packedSmall}, journalDict().Encode(make([]byte, s2.MaxEncodedLen(len(small))), small)...)
+	if got, err := expandData(before); err != nil || !bytes.Equal(got, small) {
+		t.Errorf("a journal of an older version: %q, %v, want the same data", got, err)
+	}
 	if got, err := expandData([]byte{packedSmall, 0x80, 0x80, 0x80, 0x08, 0}); err == nil {
 		t.Errorf("a small frame that claims 16 MB expands to %d bytes, want an error", len(got))
+	}
+	if got, err := expandData([]byte{packedFolded, 2, 4, 'a', foldMark}); err == nil {
+		t.Errorf("a digest that is cut off expands to %q, want an error", got)
 	}
 	frame := compressData(long)
 	for n := len(zstdMagic); n < len(frame); n++ {

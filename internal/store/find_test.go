@@ -274,3 +274,32 @@ func TestOlderForms(t *testing.T) {
 		t.Errorf("%d records have ended, want %d", ended, want)
 	}
 }
+
+// TestNewestUnpacked finds the newest event in a database of an older version, which stored events
+// as text.
+func TestNewestUnpacked(t *testing.T) {
+	dir := t.TempDir()
+	s := openDatabase(t, dir)
+	l := auditLog(t, s)
+	fill(t, l, 5)
+	want, err := l.Event(t.Context(), audit.Event{Kind: audit.KindPolicy, Principal: tool.Principal{ID: "local:bob"}})
+	if err != nil {
+		t.Fatalf("Event: %v", err)
+	}
+	fill(t, l, 5)
+	check := func(l *audit.Log) {
+		t.Helper()
+		got, err := l.Newest(t.Context(), audit.KindPolicy)
+		if err != nil || got[audit.KindPolicy] == nil || got[audit.KindPolicy].ID != want {
+			t.Errorf("Newest = %v, %v, want the record %s", got, err, want)
+		}
+	}
+	check(l)
+	s.Close()
+	db, restore := rawWithTriggers(t, dir)
+	restore()
+	if err := db.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	check(auditLog(t, openDatabase(t, dir)))
+}

@@ -61,8 +61,11 @@ func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 		case err != nil:
 			return err
 		}
-		// Events are not packed, since Newest searches their text.
-		if packed := packLeaf(data); packed != nil && x.Add.Part != audit.PartEvent {
+		form := byte(packedCall)
+		if x.Add.Part == audit.PartEvent {
+			form = packedEvent
+		}
+		if packed := packLeaf(form, data); packed != nil {
 			rows = append(rows, x.Add.Seq, hashes, "", packed)
 		} else {
 			rows = append(rows, x.Add.Seq, hashes, string(data), nil)

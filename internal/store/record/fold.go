@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/audit"
@@ -30,8 +31,8 @@ const (
 	timeDigits           // audit.FormatTime of the microseconds since 1970
 )
 
-// The folds of leaves in the form packedDigests, and those of newer ones. They must never change:
-// packed leaves refer to them.
+// The folds of leaves in the forms packedDigests, packedTexts, and newer ones. They must never
+// change: packed leaves refer to them.
 var (
 	digestFolds = newerFolds[:1]
 	newerFolds  = []fold{
@@ -44,23 +45,42 @@ var (
 		{`{"begun":`, "", 0, 0, hexDigits},
 		{`,"v":1}`, "", 0, 0, hexDigits},
 	}
+	newestFolds = appendTexts(slices.Clip(newerFolds), memberTexts...)
 )
 
-// Limits of all folds: bytes for digits, and how many times longer a text is than its folded form.
-const (
-	maxRaw    = 32
-	maxGrowth = 9
-)
+// memberTexts are what most leaves have between the values of their members. A text that begins
+// with another one comes first.
+var memberTexts = []string{
+	// the beginning of a call
+	`{"arguments":{"digest":"`, `","kept":"`, `","size":`, `},"call":"`, `","client":"`, `","effect":"allow`,
+	`","execution":"`, `","kind":"call","part":"begun","policy":"`, `","principal":"`, `","reason":"it is permitted",`,
+	`,"seq":`, `,"tool":"`, `","upstream":"`, `","v":1}`,
+	// its end
+	`,"duration_us":`, `,"kind":"call","outcome":"ok","part":"ended",`, `,"result":{"digest":"`, `},"seq":`,
+	// an event
+	`{"client":"`, `","detail":{"`, `"},"execution":"`, `","kind":"`, `","outcome":"`, `","part":"event","principal":"`,
+}
+
+// maxRaw is the maximum number of bytes for digits.
+const maxRaw = 32
 
 var (
 	idEncoding   = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 	textEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 )
 
+// appendTexts appends folds without digits.
+func appendTexts(folds []fold, texts ...string) []fold {
+	for _, text := range texts {
+		folds = append(folds, fold{prefix: text})
+	}
+	return folds
+}
+
 // foldTexts appends a leaf with folded texts to out. It reports false if the leaf has a byte that
 // stands for a fold, as JSON never has.
 func foldTexts(out, leaf []byte, folds []fold) (_ []byte, ok bool) {
-	var may [256]uint8 // the folds whose texts begin with a byte, as bits
+	var may [256]uint32 // the folds whose texts begin with a byte, as bits
 	for n := range folds {
 		may[folds[n].prefix[0]] |= 1 << n
 	}
@@ -71,7 +91,7 @@ func foldTexts(out, leaf []byte, folds []fold) (_ []byte, ok bool) {
 			return nil, false
 		}
 		for left := may[c]; left != 0; left &= left - 1 {
-			n := bits.TrailingZeros8(left)
+			n := bits.TrailingZeros32(left)
 			f := &folds[n]
 			if len(leaf)-i < len(f.prefix) || string(leaf[i:i+len(f.prefix)]) != f.prefix {
 				continue
@@ -87,7 +107,8 @@ func foldTexts(out, leaf []byte, folds []fold) (_ []byte, ok bool) {
 	return append(out, leaf[from:]...), true
 }
 
-// unfoldTexts is the inverse of foldTexts.
+// unfoldTexts is the inverse of foldTexts. It returns an error if the leaf is longer than
+// maxUnpacked.
 func unfoldTexts(out, folded []byte, folds []fold) ([]byte, error) {
 	from := 0
 	for i := 0; i < len(folded); i++ {
@@ -102,9 +123,15 @@ func unfoldTexts(out, folded []byte, folds []fold) ([]byte, error) {
 		out = append(append(out, folded[from:i]...), f.prefix...)
 		from = i + 1 + f.size
 		out = append(f.appendDigits(out, folded[i+1:from]), f.suffix...)
+		if len(out) > maxUnpacked {
+			return nil, errPacked
+		}
 		i = from - 1
 	}
-	return append(out, folded[from:]...), nil
+	if out = append(out, folded[from:]...); len(out) > maxUnpacked {
+		return nil, errPacked
+	}
+	return out, nil
 }
 
 // parseText parses the text whose prefix data begins with. It returns the bytes that its digits

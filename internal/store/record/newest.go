@@ -26,9 +26,11 @@ func (v *View) Newest(kinds ...audit.Kind) ([]audit.Leaf, error) {
 	for _, k := range kinds {
 		args = append(args, `"kind":"`+string(k)+`"`)
 	}
-	// The text may match elsewhere in a leaf, so each match is parsed.
-	has := strings.Repeat(" OR instr(leaf, ?)", len(kinds))[len(" OR "):]
-	query := `SELECT seq, hashes, leaf, packed FROM audit_leaf WHERE seq >= ? AND (` + has + `) ORDER BY seq DESC`
+	// 5 is packedEvent. Events of older versions are not packed. Their text may match elsewhere in
+	// a leaf, so each match is parsed.
+	has := strings.Repeat(" OR instr(leaf, ?)", len(kinds))
+	query := `SELECT seq, hashes, leaf, packed FROM audit_leaf WHERE seq >= ? AND (substr(packed, 1, 1) = x'05'` + has +
+		`) ORDER BY seq DESC`
 	if err := n.checkLeaves(query, args...); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	_ "embed"
 	"errors"
 	"slices"
@@ -9,18 +10,25 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// Dictionaries have what most leaves of calls have in common. They must never change: packed leaves
-// refer to them.
+// Dictionaries have what most leaves have in common. They must never change: packed leaves refer to
+// them.
 var (
 	//go:embed leaf.dict
 	olderDictionary []byte
 	//go:embed fold.dict
 	newerDictionary []byte
+	//go:embed event.dict
+	eventDictionary []byte
 )
 
 var (
 	olderDict = sync.OnceValue(func() *s2.Dict { return makeDict(olderDictionary, digestFolds) })
 	newerDict = sync.OnceValue(func() *s2.Dict { return makeDict(newerDictionary, newerFolds) })
+	// line ends are folds in it
+	newestDict = sync.OnceValue(func() *s2.Dict {
+		text := slices.Concat(eventDictionary, newerDictionary)
+		return makeDict(bytes.ReplaceAll(text, []byte("\n"), nil), newestFolds)
+	})
 )
 
 func makeDict(text []byte, folds []fold) *s2.Dict {
@@ -32,27 +40,29 @@ func makeDict(text []byte, folds []fold) *s2.Dict {
 // dictionary.
 const (
 	packedDigests = 1 // digestFolds and olderDict; only read
-	packedTexts   = 3 // newerFolds and newerDict; 2 is archivedMark
+	packedTexts   = 3 // newerFolds and newerDict; only read. 2 is archivedMark
+	packedCall    = 4 // newestFolds and newestDict
+	packedEvent   = 5 // the same for an event: Newest searches for them
 )
 
-// maxUnpacked is the maximum size of a packed leaf in bytes, before it is packed.
+// maxUnpacked is the maximum size of a packed leaf in bytes, before and after it is folded.
 const maxUnpacked = 64 << 10
 
 var errPacked = errors.New("the leaf can't be unpacked")
 
-// packLeaf compresses a leaf of a call: to the byte packedTexts and an S2 block. It returns nil if
-// the leaf should be stored as it is.
-func packLeaf(data []byte) []byte {
+// packLeaf compresses a leaf: to a form and an S2 block. It returns nil if the leaf should be
+// stored as it is.
+func packLeaf(form byte, data []byte) []byte {
 	if len(data) > maxUnpacked {
 		return nil
 	}
-	folded, ok := foldTexts(make([]byte, 0, 1024), data, newerFolds)
+	folded, ok := foldTexts(make([]byte, 0, 1024), data, newestFolds)
 	if !ok {
 		return nil
 	}
 	out := make([]byte, 1+s2.MaxEncodedLen(len(folded)))
-	out[0] = packedTexts
-	block := newerDict().Encode(out[1:], folded)
+	out[0] = form
+	block := newestDict().Encode(out[1:], folded)
 	if 1+len(block) >= len(data) {
 		return nil
 	}
@@ -60,7 +70,7 @@ func packLeaf(data []byte) []byte {
 }
 
 // UnpackLeaf returns a leaf as it was hashed, from the two columns that store it: as it is, or
-// packed. A packed leaf has at most maxGrowth times maxUnpacked bytes.
+// packed. A packed leaf has at most maxUnpacked bytes.
 func UnpackLeaf(leaf, packed []byte) ([]byte, error) {
 	var u unpacker
 	return u.unpackLeaf(leaf, packed)
@@ -77,9 +87,11 @@ func (u *unpacker) unpackLeaf(leaf, packed []byte) ([]byte, error) {
 	if len(leaf) > 0 || len(packed) == 0 {
 		return nil, errPacked
 	}
-	dict, folds := newerDict, newerFolds
+	dict, folds := newestDict, newestFolds
 	switch packed[0] {
+	case packedCall, packedEvent:
 	case packedTexts:
+		dict, folds = newerDict, newerFolds
 	case packedDigests:
 		dict, folds = olderDict, digestFolds
 	default:
