@@ -95,4 +95,4 @@ type counter struct {
 	said *int
 }
 
-func (c counter) write(_ int, text func() string) { _ = text(); *c.said++ }
+func (c counter) write(line []byte) { _ = string(line); *c.said++ }

@@ -25,10 +25,10 @@ type guest struct {
 
 // A host is the interface through which a running guest accesses the outside.
 type host interface {
-	interrupted() bool                                      // reports whether the guest must stop
-	write(n int, text func() string)                        // writes a line of n bytes, "\n" included
-	ask(n int, text func() string) (answer string, ok bool) // blocks until the answer arrives
-	next() (line string, ok bool)                           // blocks until the host sends its next line
+	interrupted() bool                            // reports whether the guest must stop
+	write(line []byte)                            // writes a line, "\n" included; line is in the guest's memory
+	ask(question []byte) (answer string, ok bool) // blocks until the answer arrives; the same of question
+	next() (line string, ok bool)                 // blocks until the host sends its next line
 }
 
 // newGuest attaches an engine of the image's language to a region that holds the image.

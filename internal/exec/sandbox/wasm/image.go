@@ -170,6 +170,6 @@ func whole(b []byte) [][2]int { return [][2]int{{0, len(b)}} }
 // A booter is the host of the guest that becomes the image.
 type booter struct{ until time.Time }
 
-func (b booter) interrupted() bool                   { return time.Now().After(b.until) }
-func (booter) write(int, func() string)              {}
-func (booter) ask(int, func() string) (string, bool) { return "", false }
+func (b booter) interrupted() bool       { return time.Now().After(b.until) }
+func (booter) write([]byte)              {}
+func (booter) ask([]byte) (string, bool) { return "", false }

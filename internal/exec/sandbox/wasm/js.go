@@ -261,32 +261,32 @@ func (e *jsEngine) newString(s string) value {
 	return value(v)
 }
 
-// text converts v to a string, and calls use with its length and a function that copies it. It
-// reports whether the conversion succeeded.
-func (e *jsEngine) text(v value, use func(n int, copy func() string)) bool {
-	p := e.m.QjsGetStringLen(uint32(v), e.h.scratch)
-	if p == 0 {
-		return false
+// textOf converts v to a string, and returns its address and its bytes in the guest's memory. They
+// are valid until the guest is entered again; the caller then frees p by QjsFreeCstring. p is 0 if
+// the conversion failed.
+func (e *jsEngine) textOf(v value) (p uint32, text []byte) {
+	if p = e.m.QjsGetStringLen(uint32(v), e.h.scratch); p == 0 {
+		return 0, nil
 	}
 	n := binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:])
-	use(int(n), func() string { return string(e.m.Memory()[p:][:n]) })
-	e.m.QjsFreeCstring(p)
-	return true
+	return p, e.m.Memory()[p:][:n]
 }
 
 // maxText is the maximum number of bytes that the host copies of an exception.
 const maxText = 16 << 10
 
 // describe returns v converted to a string, or a placeholder if it is longer than maxText.
-func (e *jsEngine) describe(v value) (s string) {
-	e.text(v, func(n int, text func() string) {
-		if n <= maxText {
-			s = text()
-		} else {
-			s = fmt.Sprintf("(a text of %d bytes)", n)
-		}
-	})
-	return s
+func (e *jsEngine) describe(v value) string {
+	p, text := e.textOf(v)
+	if p == 0 {
+		return ""
+	}
+	out := string(text[:min(len(text), maxText)])
+	e.m.QjsFreeCstring(p)
+	if len(text) > maxText {
+		return fmt.Sprintf("(a text of %d bytes)", len(text))
+	}
+	return out
 }
 
 // property returns a property of v, which the caller frees.

@@ -51,9 +51,7 @@ func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) 
 	}
 	switch name, n := e.command(arg(0)); string(name[:n]) {
 	case "write":
-		if !e.text(arg(1), e.g.host.write) {
-			return 0 // the conversion threw, or memory is exhausted
-		}
+		return e.writeLine(arg(1))
 	case "ask":
 		return e.ask(arg(1))
 	case "clock":
@@ -90,9 +88,17 @@ func (e *jsEngine) writeCall(argc, argv uint32) uint32 {
 	args := e.m.Memory()[argv:][:8]
 	promise, line := binary.LittleEndian.Uint32(args), binary.LittleEndian.Uint32(args[4:])
 	e.m.QjsPromiseMarkAsHandled(promise)
-	if !e.text(value(line), e.g.host.write) {
+	return e.writeLine(value(line))
+}
+
+// writeLine writes a line to the host.
+func (e *jsEngine) writeLine(line value) uint32 {
+	p, text := e.textOf(line)
+	if p == 0 {
 		return 0 // the conversion threw, or memory is exhausted
 	}
+	e.g.host.write(text)
+	e.m.QjsFreeCstring(p)
 	return e.m.QjsDupValue(uint32(e.h.undefined))
 }
 
@@ -101,9 +107,8 @@ const maxCommand = 8
 
 // command returns the relevant prefix of the host function's first argument. It doesn't allocate.
 func (e *jsEngine) command(v value) (name [maxCommand]byte, n int) {
-	if p := e.m.QjsGetStringLen(uint32(v), e.h.scratch); p != 0 {
-		n = int(binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:]))
-		n = copy(name[:], e.m.Memory()[p:][:n])
+	if p, text := e.textOf(v); p != 0 {
+		n = copy(name[:], text)
 		e.m.QjsFreeCstring(p)
 	}
 	return name, n
@@ -114,9 +119,9 @@ const maxKey = 64
 
 // key returns the text of v, or "" when it is too long for a key.
 func (e *jsEngine) key(v value) (key string) {
-	if p := e.m.QjsGetStringLen(uint32(v), e.h.scratch); p != 0 {
-		if n := binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:]); n < maxKey {
-			key = string(e.m.Memory()[p:][:n])
+	if p, text := e.textOf(v); p != 0 {
+		if len(text) < maxKey {
+			key = string(text)
 		}
 		e.m.QjsFreeCstring(p)
 	}
@@ -129,11 +134,12 @@ const maxClock = 8.64e15
 
 // ask asks the host.
 func (e *jsEngine) ask(question value) uint32 {
-	var answer string
-	var ok bool
-	if !e.text(question, func(n int, text func() string) { answer, ok = e.g.host.ask(n, text) }) {
+	p, text := e.textOf(question)
+	if p == 0 {
 		return 0 // the conversion threw, or memory is exhausted
 	}
+	answer, ok := e.g.host.ask(text)
+	e.m.QjsFreeCstring(p)
 	if !ok {
 		return e.m.QjsDupValue(uint32(e.h.undefined))
 	}
@@ -145,10 +151,9 @@ func (i imports) eval(code, name value) uint32 {
 	e := i.e
 	file := e.copyString(e.describe(name))
 	v := uint32(0)
-	p := e.m.QjsGetStringLen(uint32(code), e.h.scratch)
+	p, text := e.textOf(code)
 	if p != 0 {
-		n := binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:])
-		v = e.m.QjsEval(p, n, file, 0)
+		v = e.m.QjsEval(p, uint32(len(text)), file, 0)
 		e.m.QjsFreeCstring(p)
 	}
 	e.m.WasmFree(file)

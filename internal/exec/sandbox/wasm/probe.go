@@ -108,9 +108,9 @@ func (d *Driver) tryGuest(k *kind) error {
 // A silentHost is the host of a guest that is never interrupted and gets no answers.
 type silentHost struct{}
 
-func (silentHost) interrupted() bool                     { return false }
-func (silentHost) write(int, func() string)              {}
-func (silentHost) ask(int, func() string) (string, bool) { return "", false }
+func (silentHost) interrupted() bool         { return false }
+func (silentHost) write([]byte)              {}
+func (silentHost) ask([]byte) (string, bool) { return "", false }
 
 // A trialHost is a silentHost that signals when an endless guest has started, and blocks it until
 // its memory is revoked. It runs during startup, when others need the processor.

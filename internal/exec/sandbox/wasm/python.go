@@ -152,12 +152,12 @@ type pyHost struct{ g *guest }
 
 // Write writes a line.
 func (h pyHost) Write(line []byte) {
-	h.g.host.write(len(line), func() string { return string(line) })
+	h.g.host.write(line)
 }
 
 // Ask asks the host.
 func (h pyHost) Ask(question []byte) ([]byte, bool) {
-	a, ok := h.g.host.ask(len(question), func() string { return string(question) })
+	a, ok := h.g.host.ask(question)
 	return []byte(a), ok
 }
 

@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -434,10 +435,12 @@ func (r *guestRun) interrupted() bool {
 	return r.halting.Load()
 }
 
-func (r *guestRun) write(n int, text func() string) {
-	r.spend(n)
+// write copies a line to the outbox. It makes the copy outside of the outbox's lock: the watchdog may
+// revoke the guest's memory at any time.
+func (r *guestRun) write(line []byte) {
+	r.spend(len(line))
 	// An entry's output is sent at its end, unless the entry is slow.
-	r.out.writeOutput(text(), r.prompt != nil && time.Since(r.turned) < courtesy)
+	r.out.writeOutput(string(line), r.prompt != nil && time.Since(r.turned) < courtesy)
 }
 
 // spend counts n bytes of output to the host, and stops the guest at its limit.
@@ -451,12 +454,12 @@ func (r *guestRun) spend(n int) {
 }
 
 // ask asks the host. Meanwhile the guest's clock stands still, and others may use its turn.
-func (r *guestRun) ask(n int, text func() string) (string, bool) {
-	r.spend(n)
+func (r *guestRun) ask(question []byte) (string, bool) {
+	r.spend(len(question))
 	if r.cmd.Ask == nil {
 		return "", false
 	}
-	question := []byte(text())
+	question = bytes.Clone(question)
 	r.finish()
 	if r.prompt != nil {
 		r.out.flush(r.prompt)
