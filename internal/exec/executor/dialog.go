@@ -208,15 +208,34 @@ func (d *dialog) repeatCall(c *sandbox.GuestCall) error {
 	return nil
 }
 
-// RefuseLine returns the error for a line of the guest that is too long.
-func (d *dialog) RefuseLine() error {
-	return d.refuse(tool.Over(execution.OutputLimit,
-		"the program's value, or the arguments of a call, are over %s of JSON: return or send less",
-		text.Size(d.x.cfg.Limits.Message)))
+// A guestStream is the guest's stream during one Run: a sandbox.Cmd.Guest.
+type guestStream struct {
+	*stream.Reach[about]
+	dialog *dialog
 }
 
-// HandleLine handles a line from the guest. An error ends the guest.
-func (d *dialog) HandleLine(line []byte) error {
+// Write handles the lines of the guest. An error ends the guest.
+func (g guestStream) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		var line []byte
+		var err error
+		if line, rest, err = g.CutLine(rest); err != nil {
+			return 0, g.dialog.refuse(tool.Over(execution.OutputLimit,
+				"the program's value, or the arguments of a call, are over %s of JSON: return or send less",
+				text.Size(g.dialog.x.cfg.Limits.Message)))
+		}
+		if line == nil {
+			break
+		}
+		if err := g.dialog.handleLine(line); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// handleLine handles a line from the guest. An error ends the guest.
+func (d *dialog) handleLine(line []byte) error {
 	many, over := d.state.countMessage()
 	d.pauses.markActive()
 	if over && d.session == "" {

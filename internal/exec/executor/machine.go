@@ -41,7 +41,7 @@ func (m *machine) runGuest() (exit int, err error) {
 	for {
 		ctx, cancel := context.WithCancelCause(m.ctx)
 		able := m.pauses.startRun(cancel)
-		cmd := &sandbox.Cmd{Guest: m.dialog.stream.Open(), Ask: m.dialog.answerQuestion,
+		cmd := &sandbox.Cmd{Guest: guestStream{m.dialog.stream.Open(), m.dialog}, Ask: m.dialog.answerQuestion,
 			Keep: able || m.hold != nil, Next: m.dialog.stream.Next}
 		if m.x.cfg.Hosts != nil && m.isProcess() {
 			cmd.Traffic = &traffic{calls: m.dialog.calls}

@@ -34,8 +34,7 @@ func newParts(t *testing.T, tweak func(*Config)) *run {
 	x.queue = queue.New(1, 1)
 	r := x.newRun(t.Context(), tool.Principal{ID: "local:ann"}, arguments{timeout: time.Minute})
 	t.Cleanup(func() { r.cancel(nil) })
-	r.dialog.stream = stream.New(stream.Config[about]{Line: 1 << 20, Handler: &r.dialog,
-		Recorder: r.dialog.history})
+	r.dialog.stream = stream.New(stream.Config[about]{Line: 1 << 20, Recorder: r.dialog.history})
 	return r
 }
 
@@ -46,7 +45,7 @@ func (r *run) say(t *testing.T, m sandbox.GuestMessage) error {
 	if err != nil {
 		t.Fatalf("tool.Marshal: %v", err)
 	}
-	return r.dialog.HandleLine(line)
+	return r.dialog.handleLine(line)
 }
 
 // hears returns the next line sent to the guest.
@@ -73,11 +72,11 @@ func TestDialogEnds(t *testing.T) {
 		do    func(r *run) error
 		kind  tool.Kind // of the error that ends the program
 	}{
-		{"a broken message", func(r *run) error { return r.dialog.HandleLine([]byte(`{"call":`)) }, tool.Internal},
+		{"a broken message", func(r *run) error { return r.dialog.handleLine([]byte(`{"call":`)) }, tool.Internal},
 		{"an empty message", func(r *run) error { return r.say(t, sandbox.GuestMessage{}) }, tool.Internal},
 		{"deep nesting", func(r *run) error {
 			deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
-			return r.dialog.HandleLine([]byte(`{"done":{"value":` + deep + `}}`))
+			return r.dialog.handleLine([]byte(`{"done":{"value":` + deep + `}}`))
 		}, tool.Limit},
 		{"one message too many", func(r *run) error {
 			r.state.messages = maxMessages

@@ -241,8 +241,7 @@ func (r *run) replaceBox() error {
 // runOnce sends the program to its guest and runs the guest until the program and its calls have
 // ended. It returns an error if the program ended without a Done or Fail message of the guest.
 func (r *run) runOnce() error {
-	lim := r.x.cfg.Limits
-	r.dialog.stream = stream.New(stream.Config[about]{Line: lim.Message + 4096, Handler: &r.dialog,
+	r.dialog.stream = stream.New(stream.Config[about]{Line: r.x.cfg.Limits.Message + 4096,
 		Recorder: r.dialog.history})
 	if err := r.sendFirst(); err != nil {
 		return err

@@ -16,16 +16,7 @@ import (
 // Config configures a Stream.
 type Config[A any] struct {
 	Line     int // longest line that the guest may send, in bytes
-	Handler  Handler
 	Recorder Recorder[A]
-}
-
-// A Handler handles the lines from the guest.
-type Handler interface {
-	// HandleLine handles a line. An error ends the guest.
-	HandleLine(line []byte) error
-	// RefuseLine returns the error for a line that is too long.
-	RefuseLine() error
 }
 
 // A Recorder records the lines for the guest. An A describes such a line.
@@ -34,11 +25,11 @@ type Recorder[A any] interface {
 	RecordLine(line []byte, a A)
 }
 
-// A Stream is the host's end of the guest stream: the sandbox writes the guest's output to it and
-// reads the host's lines from it.
+// A Stream is the host's end of the guest stream: it cuts the guest's output into lines, and the
+// sandbox reads the host's lines from it.
 type Stream[A any] struct {
 	cfg    Config[A]
-	part   []byte       // incomplete line; used only by Write
+	part   []byte       // incomplete line; used only by CutLine
 	mu     sync.Mutex   //
 	ready  sync.Cond    // signals data to read, room to send, or the end
 	out    bytes.Buffer // bytes that the guest has not read yet
@@ -49,8 +40,8 @@ type Stream[A any] struct {
 	closed bool         // the sandbox is closed
 }
 
-// A Reach is the stream within one Run of a sandbox (sandbox.Cmd.Guest). It ends with the Run, and
-// the stream stays open.
+// A Reach is the stream within one Run of a sandbox. With a Write method, it is a sandbox.Cmd.Guest.
+// It ends with the Run, and the stream stays open.
 type Reach[A any] struct {
 	*Stream[A]
 	over bool // guarded by Stream.mu
@@ -132,6 +123,9 @@ const MaxMade = 40 << 20
 // ErrGone is returned for a line to a guest that no longer reads.
 var ErrGone = errors.New("the guest is gone")
 
+// ErrLong is returned for a line of the guest that is longer than Config.Line.
+var ErrLong = errors.New("the guest's line is too long")
+
 // New returns a Stream.
 func New[A any](cfg Config[A]) *Stream[A] {
 	s := &Stream[A]{cfg: cfg}
@@ -139,29 +133,23 @@ func New[A any](cfg Config[A]) *Stream[A] {
 	return s
 }
 
-// Write accepts bytes from the guest and handles each complete line.
-func (s *Stream[A]) Write(p []byte) (int, error) {
-	n := len(p)
-	for {
-		i := bytes.IndexByte(p, '\n')
-		if len(s.part)+max(i, 0) > s.cfg.Line || i < 0 && len(s.part)+len(p) > s.cfg.Line {
-			s.part = nil
-			return 0, s.cfg.Handler.RefuseLine()
-		}
-		if i < 0 {
-			s.part = append(s.part, p...)
-			return n, nil
-		}
-		line := p[:i]
-		if len(s.part) > 0 {
-			line = append(s.part, line...)
-			s.part = nil
-		}
-		p = p[i+1:]
-		if err := s.cfg.Handler.HandleLine(line); err != nil {
-			return 0, err
-		}
+// CutLine returns the first line of p, the next bytes of the guest, and what follows it. If the line
+// is incomplete, it keeps p for the next call, and returns no line and no rest.
+func (s *Stream[A]) CutLine(p []byte) (line, rest []byte, err error) {
+	i := bytes.IndexByte(p, '\n')
+	if len(s.part)+max(i, 0) > s.cfg.Line || i < 0 && len(s.part)+len(p) > s.cfg.Line {
+		s.part = nil
+		return nil, nil, ErrLong
 	}
+	if i < 0 {
+		s.part = append(s.part, p...)
+		return nil, nil, nil
+	}
+	if line = p[:i]; len(s.part) > 0 {
+		line = append(s.part, line...)
+		s.part = nil
+	}
+	return line, p[i+1:], nil
 }
 
 // read reads the host's bytes, unless over is set.

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,15 +24,13 @@ func (h *limitedSink) AcceptPush(p []byte, end error) int {
 	return n
 }
 
-// quiet is the Handler of a guest that sends nothing, and a Recorder.
+// quiet is a Recorder that records nothing.
 type quiet struct{}
 
-func (quiet) HandleLine([]byte) error     { return nil }
 func (quiet) RecordLine([]byte, struct{}) {}
-func (quiet) RefuseLine() error           { return nil }
 
 func TestStreamPush(t *testing.T) {
-	s := New(Config[struct{}]{Line: 100, Handler: quiet{}, Recorder: quiet{}})
+	s := New(Config[struct{}]{Line: 100, Recorder: quiet{}})
 	say := func(line string) {
 		t.Helper()
 		if err := s.Send([]byte(line), struct{}{}, false); err != nil {
@@ -81,7 +80,7 @@ func TestStreamPush(t *testing.T) {
 // A guest that stands still in a pause gets the lines of the next Run one by one; what it leaves is
 // that Run's.
 func TestStreamNext(t *testing.T) {
-	s := New(Config[struct{}]{Line: 100, Handler: quiet{}, Recorder: quiet{}})
+	s := New(Config[struct{}]{Line: 100, Recorder: quiet{}})
 	r, h := s.Open(), &limitedSink{room: 100}
 	r.Push(h)
 	if !s.Pause() || h.end != io.EOF {
@@ -115,10 +114,41 @@ func TestStreamNext(t *testing.T) {
 	}
 }
 
+// TestCutLine cuts lines that come in pieces of every size, and refuses one that is too long.
+func TestCutLine(t *testing.T) {
+	const sent = "one\n\nthree and more\n"
+	for size := 1; size <= len(sent); size++ {
+		s := New(Config[struct{}]{Line: 14, Recorder: quiet{}})
+		var got []string
+		for piece := range slices.Chunk([]byte(sent), size) {
+			for rest := piece; len(rest) > 0; {
+				var line []byte
+				var err error
+				if line, rest, err = s.CutLine(rest); err != nil {
+					t.Fatalf("pieces of %d bytes: %v", size, err)
+				}
+				if line != nil {
+					got = append(got, string(line))
+				}
+			}
+		}
+		if want := []string{"one", "", "three and more"}; !slices.Equal(got, want) {
+			t.Errorf("pieces of %d bytes: %q, want %q", size, got, want)
+		}
+	}
+	s := New(Config[struct{}]{Line: 14, Recorder: quiet{}})
+	if _, _, err := s.CutLine([]byte("three and ")); err != nil {
+		t.Fatalf("CutLine: %v", err)
+	}
+	if _, _, err := s.CutLine([]byte("more!\n")); err != ErrLong {
+		t.Errorf("err = %v, want %v", err, ErrLong)
+	}
+}
+
 // TestStreamFull is a guest that has asked for much at once, and hasn't read it: it gets all of it,
 // within a bound.
 func TestStreamFull(t *testing.T) {
-	s := New(Config[struct{}]{Line: 1 << 30, Handler: quiet{}, Recorder: quiet{}})
+	s := New(Config[struct{}]{Line: 1 << 30, Recorder: quiet{}})
 	line := make([]byte, 4<<20)
 	for sent := 0; sent < MaxMade; sent += len(line) + 1 {
 		if s.Full() {
