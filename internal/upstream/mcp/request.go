@@ -120,8 +120,10 @@ func (r *requests) peekRequest(id int64) *pending {
 	return r.pending[id]
 }
 
+// isWaiting reports whether a request is still unanswered.
 func (r *requests) isWaiting(id int64) bool { return r.peekRequest(id) != nil }
 
+// failRequest ends one request with an error.
 func (r *requests) failRequest(id int64, err error) {
 	if p := r.takeRequest(id); p != nil {
 		p.err = err

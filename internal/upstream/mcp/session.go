@@ -19,38 +19,20 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A transport carries the messages of one connection. It passes received messages to the sink given
-// to start.
+// A transport carries the messages of one connection. It passes received messages to
+// session.receive, and reports failures by failRequest, endSession and logViolation.
 type transport interface {
-	// start opens the connection, within ctx, and passes received messages to the sink until stop.
-	start(ctx context.Context, to sink) error
+	// start opens the connection, within ctx, and passes received messages to a session until stop.
+	start(ctx context.Context, to *session) error
 	// send sends one message. When it returns, a notification or response was accepted by the
-	// server or is queued. A request is on its way; its answer, or its failure, goes to the sink.
-	// ctx limits only the sending.
+	// server or is queued. A request is on its way; its answer, or its failure, goes to the
+	// session. ctx limits only the sending.
 	send(ctx context.Context, m *message) error
 	// useRevision is called when revision version was negotiated.
 	useRevision(version string)
 	// stop closes the connection and returns when all of its goroutines have ended. It may be
 	// called twice.
 	stop()
-}
-
-// A sink receives messages from a transport.
-type sink interface {
-	// receive handles one message or batch. from is the request in whose exchange it arrived, or 0.
-	// It returns an error if data is not a message.
-	receive(data []byte, from int64) error
-	// isWaiting reports whether the request is still unanswered.
-	isWaiting(id int64) bool
-	// failRequest ends one request with an error.
-	failRequest(id int64, err error)
-	// endSession ends the connection.
-	endSession(err error)
-	// signalListChange signals that a list may have changed. It is called, for example, when
-	// notifications may have been lost.
-	signalListChange()
-	// logViolation counts and logs a protocol violation of the server.
-	logViolation(what string, args ...any)
 }
 
 // A message is a message to send.
@@ -324,6 +306,7 @@ func (s *session) forgetRequest(id int64, p *pending) {
 	}
 }
 
+// endSession ends the connection, and the requests in progress with it.
 func (s *session) endSession(err error) {
 	pending, first := s.endRequests()
 	if !first {
@@ -354,14 +337,16 @@ func (s *session) boundArguments(name string) []binding {
 	return s.bindings[name]
 }
 
-// logViolation logs the first violations and then ever fewer, so that a hostile server can't fill a
-// disk.
+// logViolation logs a violation of the protocol by the server: the first ones, and then ever fewer,
+// so that a hostile server can't fill a disk.
 func (s *session) logViolation(what string, args ...any) {
 	if n := s.oddness.Add(1); bits.OnesCount64(uint64(n)) == 1 {
 		s.log.Warn(what, append(args, "oddities", n)...)
 	}
 }
 
+// receive handles one message or batch. from is the request in whose exchange it arrived, or 0. It
+// returns an error if data is not a message.
 func (s *session) receive(data []byte, from int64) error {
 	s.heard.Store(time.Now().UnixNano())
 	data = s.mask.HideJSON(data)

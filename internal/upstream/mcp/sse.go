@@ -14,14 +14,14 @@ import (
 type sse struct {
 	*httpLink
 	*workers
-	to       sink
+	to       *session
 	endpoint *url.URL // set by start
 }
 
 func newSSE(w *httpLink) *sse { return &sse{httpLink: w, workers: newWorkers()} }
 
 // start opens the stream and waits for its first event.
-func (t *sse) start(ctx context.Context, to sink) error {
+func (t *sse) start(ctx context.Context, to *session) error {
 	t.to = to
 	unhook := context.AfterFunc(ctx, t.cancel) // until the stream is open
 	defer unhook()

@@ -21,7 +21,7 @@ type stdio struct {
 	grace time.Duration
 	ring  *ring
 
-	to    sink
+	to    *session
 	proc  *process
 	heard int         // number of lines in ring before this process
 	ready atomic.Bool // a revision was negotiated
@@ -41,7 +41,7 @@ func newStdio(cmd command, by Launcher, maxMessage int, grace time.Duration, r *
 		quit: make(chan struct{})}
 }
 
-func (t *stdio) start(ctx context.Context, to sink) (err error) {
+func (t *stdio) start(ctx context.Context, to *session) (err error) {
 	t.to = to
 	var p *process
 	if t.by != nil {
@@ -103,7 +103,7 @@ func (t *stdio) writeMessages() {
 	}
 }
 
-// readLines passes each line to the sink. Lines that can't be messages come from servers that log
+// readLines passes each line to the session. Lines that can't be messages come from servers that log
 // to standard output: they are kept with the standard error.
 func (t *stdio) readLines(errDone <-chan struct{}) {
 	g := &guard{src: t.proc.stdout, ready: &t.ready}

@@ -27,7 +27,7 @@ const (
 type streamable struct {
 	*httpLink
 	*workers // its ctx is the parent of all exchanges
-	to       sink
+	to       *session
 
 	mu      sync.Mutex
 	session string // Mcp-Session-Id; "" if there is none
@@ -36,7 +36,7 @@ type streamable struct {
 
 func newStreamable(w *httpLink) *streamable { return &streamable{httpLink: w, workers: newWorkers()} }
 
-func (t *streamable) start(_ context.Context, to sink) error {
+func (t *streamable) start(_ context.Context, to *session) error {
 	t.to = to
 	return nil
 }
@@ -115,7 +115,7 @@ func (t *streamable) postMessage(ctx context.Context, m *message) (*http.Respons
 	})
 }
 
-// exchangeMessage posts a request and passes the response to the sink.
+// exchangeMessage posts a request and passes the response to the session.
 func (t *streamable) exchangeMessage(ctx context.Context, m *message) {
 	resp, err := t.postMessage(ctx, m)
 	if err != nil {
@@ -209,7 +209,7 @@ type position struct {
 	retry time.Duration // delay that the server asks for; 0: unspecified
 }
 
-// readStream passes a stream's messages to the sink until it ends, or request id is answered. moved
+// readStream passes a stream's messages to the session until it ends, or request id is answered. moved
 // reports whether there was a new event.
 func (t *streamable) readStream(resp *http.Response, id int64, at *position) (moved bool, err error) {
 	events := newEventReader(resp.Body, t.max)
