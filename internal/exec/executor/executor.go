@@ -32,6 +32,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
 	"github.com/biplane-dev/biplane/internal/exec/session/live"
 	"github.com/biplane-dev/biplane/internal/exec/skill"
+	"github.com/biplane-dev/biplane/internal/exec/traffic"
 	"github.com/biplane-dev/biplane/internal/exec/vfs"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
@@ -75,8 +76,8 @@ type Config struct {
 	Drivers  []sandbox.Kind // in which programs run, cheapest first
 	Door     tool.Caller    // accepts the calls of programs
 	Programs Preparer
-	Tools    Tools // nil: NoTools
-	Hosts    Hosts // nil: no program has a network
+	Tools    Tools         // nil: NoTools
+	Hosts    traffic.Hosts // nil: no program has a network
 	// Access authorizes file operations; nil: principals may do anything with their own files.
 	Access vfs.Access
 	// Store holds sessions and skills; nil: there are none, and no program is suspended.

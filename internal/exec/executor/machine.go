@@ -43,8 +43,8 @@ func (m *machine) runGuest() (exit int, err error) {
 		able := m.pauses.startRun(cancel)
 		cmd := &sandbox.Cmd{Guest: guestStream{m.dialog.stream.Open(), m.dialog}, Ask: m.dialog.answerQuestion,
 			Keep: able || m.hold != nil, Next: m.dialog.stream.Next}
-		if m.x.cfg.Hosts != nil && m.isProcess() {
-			cmd.Traffic = &traffic{calls: m.dialog.calls}
+		if n := m.dialog.calls.taint.network; n != nil && m.isProcess() {
+			cmd.Traffic = n
 		}
 		cmd.CPU = m.meter.remaining(m.x.cfg.Limits.CPU)
 		exit, err = m.box.Run(ctx, cmd)

@@ -29,12 +29,11 @@ type startedKey struct{}
 // doesn't permit it to send there. The labels of its own answers don't end it.
 func TestConnectionWithNewLabels(t *testing.T) {
 	t.Parallel()
-	r := newParts(t, nil)
-	r.x.cfg.Hosts, r.x.cfg.Door = unlabelled{}, unlabelled{}
+	r := newParts(t, func(c *Config) { c.Hosts, c.Door = unlabelled{}, unlabelled{} })
+	r.taint.network = newNetwork(&r.calls)
 	started, ended := make(chan struct{}), make(chan error, 1)
-	network := &traffic{calls: &r.calls}
 	go func() {
-		_, err := network.CallNetwork(context.WithValue(t.Context(), startedKey{}, started), "connect", nil)
+		_, err := r.taint.network.CallNetwork(context.WithValue(t.Context(), startedKey{}, started), "connect", nil)
 		ended <- err
 	}()
 	<-started

@@ -7,6 +7,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
+	"github.com/biplane-dev/biplane/internal/exec/traffic"
 )
 
 // A Recorded is the audit record of a call that an execution made before its process ended.
@@ -39,7 +40,7 @@ func loadPast(ctx context.Context, from Control, st *journal.History) (p past, e
 	}
 	p.records = map[string]string{}
 	for _, c := range all { // the newest first
-		if isConnection(c.Call) {
+		if traffic.IsConnection(c.Call) {
 			continue // journals don't have connections
 		}
 		if p.records[c.Call] == "" {

@@ -99,6 +99,7 @@ func (x *Executor) newRun(ctx context.Context, principal tool.Principal, a argum
 // runToEnd runs the program from start to finish. It runs in its own goroutine.
 func (r *run) runToEnd(a arguments) {
 	stack.Grow()
+	r.taint.network = newNetwork(&r.calls)
 	stop := context.AfterFunc(r.x.ctx, func() { r.cancel(r.history.closingError()) })
 	defer stop()
 	left := r.x.cfg.Limits.Total - time.Since(r.began)

@@ -12,14 +12,13 @@ import (
 // data from other sessions. It is safe for concurrent use.
 type taint struct {
 	*env
-	labels tool.Labels // of the program's sender, and of the data that it has read
-
-	keeper labeler // the program's session; nil: it has none
+	labels  tool.Labels // of the program's sender, and of the data that it has read
+	keeper  labeler     // the program's session; nil: it has none
+	network *network    // decides again on its connections when there are more labels; nil: it has none
 
 	mu sync.Mutex // also held while labels and the session's are extended
 	// handles from other sessions whose personal data is registered in the program's own session
 	brought map[string]bool
-	open    map[*connection]bool // connections under way
 }
 
 // A labeler keeps the labels of a session.
@@ -30,49 +29,20 @@ type labeler interface {
 // setSession sets the session that keeps the labels, too; nil: none.
 func (t *taint) setSession(session labeler) { t.keeper = session }
 
-// addLabels adds labels to the program's, and first to those of its session, which may be nil.
-// If the session can't keep them, the program doesn't get them either, nor the labeled data.
-func (t *taint) addLabels(ctx context.Context, session labeler, labels []string) error {
-	return t.addLabelsOf(ctx, nil, session, labels)
-}
-
-// addLabelsOf is addLabels for the labels of what a connection answers, or of anything else (nil).
-// The other connections under way are decided on again.
-func (t *taint) addLabelsOf(ctx context.Context, from *connection, session labeler, labels []string) error {
+// keepLabels adds labels to the program's, and first to those of its session. If the session can't
+// keep them, the program doesn't get them either, nor the labeled data. It reports whether there
+// are more than before.
+func (t *taint) keepLabels(labels []string) (more bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if session != nil {
-		if err := session.Label(ctx, labels); err != nil {
-			return err
+	if t.keeper != nil {
+		if err := t.keeper.Label(t.ctx, labels); err != nil {
+			return false, err
 		}
 	}
 	before := len(t.labels.All())
 	t.labels.Add(labels)
-	if len(t.labels.All()) > before {
-		for c := range t.open {
-			if c != from {
-				c.decideAgain()
-			}
-		}
-	}
-	return nil
-}
-
-// addConnection adds a connection under way: it is decided on again when the labels grow.
-func (t *taint) addConnection(c *connection) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.open == nil {
-		t.open = map[*connection]bool{}
-	}
-	t.open[c] = true
-}
-
-// removeConnection removes a connection that has ended.
-func (t *taint) removeConnection(c *connection) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.open, c)
+	return len(t.labels.All()) > before, nil
 }
 
 // bringOnce calls bring unless it has succeeded for the handle before.
@@ -95,10 +65,14 @@ func (t *taint) bringOnce(handle string, bring func() error) error {
 	return nil
 }
 
-// carry adds labels to the program and its session. It must be called before the program receives
-// the labeled data.
+// carry adds labels to the program and its session, and decides again on the program's connections.
+// It must be called before the program receives the labeled data.
 func (t *taint) carry(labels []string) error {
-	return t.addLabels(t.ctx, t.keeper, labels)
+	if t.network != nil {
+		return t.network.AddLabels(t.ctx, labels)
+	}
+	_, err := t.keepLabels(labels)
+	return err
 }
 
 // bringLeftover is env.bring for a leftover. It does nothing if the leftover has been brought

@@ -14,15 +14,17 @@ func (s fullSession) Label(context.Context, []string) error { return s.err }
 
 func TestTaintLabels(t *testing.T) {
 	t.Parallel()
-	var a taint
-	if err := a.addLabels(t.Context(), nil, []string{"pii"}); err != nil {
+	a := taint{env: &env{ctx: t.Context()}}
+	if err := a.carry([]string{"pii"}); err != nil {
 		t.Fatalf("without a session: %v", err)
 	}
-	if err := a.addLabels(t.Context(), fullSession{}, []string{"money"}); err != nil {
+	a.setSession(fullSession{})
+	if err := a.carry([]string{"money"}); err != nil {
 		t.Fatalf("with a session: %v", err)
 	}
 	full := errors.New("the store is full")
-	if err := a.addLabels(t.Context(), fullSession{full}, []string{"secret"}); !errors.Is(err, full) {
+	a.setSession(fullSession{full})
+	if err := a.carry([]string{"secret"}); !errors.Is(err, full) {
 		t.Errorf("with a full session: %v, want %v", err, full)
 	}
 	if got, want := a.labels.All(), []string{"money", "pii"}; !slices.Equal(got, want) {

@@ -42,17 +42,14 @@ func (s *Sandboxes) addNetwork(b *box, spec *sandbox.MachineSpec) {
 // bringLabels adds labels to a sandbox. Its connections under way are decided on again if there are
 // more than before.
 func (s *Sandboxes) bringLabels(ctx context.Context, b *box, labels []string) error {
-	more, err := s.keepLabels(ctx, b, labels)
-	if err != nil || !more {
-		return err
-	}
 	s.mu.Lock()
 	t := b.egress.traffic
 	s.mu.Unlock()
 	if t != nil {
-		t.DecideAgain()
+		return t.AddLabels(ctx, labels)
 	}
-	return nil
+	_, err := s.keepLabels(ctx, b, labels)
+	return err
 }
 
 // A tenant is a sandbox as the owner of its connections. It is a traffic.Owner.

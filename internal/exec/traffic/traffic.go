@@ -1,6 +1,6 @@
-// Package traffic has the connections of sandboxes decided on and recorded that have no program of
-// an agent: sandboxes of one's own, and those of hosted servers. Each connection is a call of one
-// of Biplane's tools for the network, which passes the gateway.
+// Package traffic has the connections of sandboxes decided on and recorded: those of programs, of
+// principals' own sandboxes and of hosted servers. Each connection is a call of one of Biplane's
+// tools for the network, which passes the gateway.
 package traffic
 
 import (
@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,8 @@ type Hosts interface {
 	PermitsConnection(c *tool.Call) bool
 }
 
-// An Owner is the sandbox whose connections are decided on. It is safe for concurrent use.
+// An Owner is the sandbox whose connections are decided on. It is safe for concurrent use, and its
+// methods call none of its Traffic.
 type Owner interface {
 	// DescribeCaller returns on whose behalf the sandbox makes connections now: the Principal, the
 	// Program and the Labels of a call.
@@ -43,6 +45,9 @@ type Config struct {
 	Hosts Hosts
 	Door  tool.Caller
 	Name  string // begins the ids of its calls, which must be unique
+	// Instead is what a user can do instead of a connection about which policy asks a person, such
+	// as "call fetch in the program"; empty: only permit it.
+	Instead string
 	// CheckEach is the time between two decisions about the connections under way; zero: 5 s.
 	CheckEach time.Duration
 }
@@ -52,7 +57,7 @@ type Traffic struct {
 	cfg  Config
 	made atomic.Int64
 
-	mu   sync.Mutex
+	mu   sync.Mutex // also held while labels are added and connections are decided on again
 	open map[*connection]struct{}
 	tick *time.Timer // decides again; nil: no connection is under way
 }
@@ -100,10 +105,16 @@ func (t *Traffic) CallNetwork(ctx context.Context, name string, arguments json.R
 	t.addConnection(open)
 	defer t.removeConnection(open)
 	c := t.newCall(name, arguments) // its labels are newer than the connection's entry
-	c.ID = fmt.Sprintf("%s.net%d", t.cfg.Name, t.made.Add(1))
+	c.ID = fmt.Sprintf("%s%s%d", t.cfg.Name, connectionMark, t.made.Add(1))
 	c.Observer = open
 	return t.cfg.Door.Call(ctx, c)
 }
+
+// connectionMark is in the ID of a call that is a connection, before its number.
+const connectionMark = ".net"
+
+// IsConnection reports whether a call with an ID is a connection.
+func IsConnection(id string) bool { return strings.Contains(id, connectionMark) }
 
 // addConnection adds a connection to those under way.
 func (t *Traffic) addConnection(c *connection) {
@@ -128,9 +139,9 @@ func (t *Traffic) removeConnection(c *connection) {
 // checkAgain ends the connections that are no longer permitted: a key was revoked or has expired,
 // or the policies are others.
 func (t *Traffic) checkAgain() {
-	t.checkConnections(nil, errNoLonger)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.checkConnections(nil, errNoLonger)
 	if t.tick != nil {
 		t.tick.Reset(t.cfg.CheckEach)
 	}
@@ -144,22 +155,32 @@ var errNoLonger = tool.Errorf(tool.Denied, "a connection was closed: it is no lo
 var errNewLabels = tool.Errorf(tool.Denied, "a connection was closed: the sandbox has received data with labels with "+
 	"which policy doesn't permit it")
 
-// DecideAgain ends the connections under way that are no longer permitted: the labels of the
-// sandbox's data have grown, and the data could leave by them.
-func (t *Traffic) DecideAgain() { t.checkConnections(nil, errNewLabels) }
+// AddLabels adds labels to those of the sandbox's data, before it receives data that has them. If
+// there are more than before, it ends the connections under way that are no longer permitted: the
+// data could leave by them.
+func (t *Traffic) AddLabels(ctx context.Context, labels []string) error {
+	return t.addLabels(ctx, labels, nil)
+}
 
-// checkConnections ends the connections under way that are no longer permitted, except one.
-func (t *Traffic) checkConnections(except *connection, why *tool.Error) {
-	t.mu.Lock()
-	var all []*connection
-	for c := range t.open {
-		if c != except {
-			all = append(all, c)
-		}
+// addLabels is AddLabels for the answer of a connection, which it doesn't end.
+func (t *Traffic) addLabels(ctx context.Context, labels []string, from *connection) error {
+	if len(labels) == 0 {
+		return nil
 	}
-	t.mu.Unlock()
-	for _, c := range all {
-		if !t.cfg.Hosts.PermitsConnection(t.newCall(c.name, c.arguments)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	more, err := t.cfg.Owner.KeepLabels(ctx, labels)
+	if more {
+		t.checkConnections(from, errNewLabels)
+	}
+	return err
+}
+
+// checkConnections ends the connections under way that are no longer permitted, except one. The
+// caller holds mu.
+func (t *Traffic) checkConnections(except *connection, why *tool.Error) {
+	for c := range t.open {
+		if c != except && !t.cfg.Hosts.PermitsConnection(t.newCall(c.name, c.arguments)) {
 			c.cancel(why)
 			t.AddNote("network: " + why.Msg)
 		}
@@ -169,28 +190,20 @@ func (t *Traffic) checkConnections(except *connection, why *tool.Error) {
 // OnRemark implements tool.Observer.
 func (c *connection) OnRemark(text string) { c.traffic.AddNote(text) }
 
-// OnLabels keeps the labels of what the connection answers, and decides again on the others.
+// OnLabels adds the labels of what the connection answers, and decides again on the others.
 func (c *connection) OnLabels(labels []string) error {
-	if len(labels) == 0 {
-		return nil
-	}
-	more, err := c.traffic.cfg.Owner.KeepLabels(context.Background(), labels)
-	if err != nil {
-		return err
-	}
-	if more {
-		c.traffic.checkConnections(c, errNewLabels)
-	}
-	return nil
+	return c.traffic.addLabels(context.Background(), labels, c)
 }
-
-// errNoHold is the error of a connection for which a person would have to be asked.
-var errNoHold = tool.NotSent(tool.Errorf(tool.Denied, "a policy asks a person about this connection, and connections "+
-	"can't wait: permit it without @ask"))
 
 // OnHold cancels a connection that would wait for a person.
 func (c *connection) OnHold(h *tool.Hold) {
-	if h != nil {
-		c.cancel(errNoHold)
+	if h == nil {
+		return
 	}
+	advice := "permit it without @ask"
+	if instead := c.traffic.cfg.Instead; instead != "" {
+		advice = instead + ", or " + advice
+	}
+	c.cancel(tool.NotSent(tool.Errorf(tool.Denied, "a policy asks a person about this connection, and connections "+
+		"can't wait: %s", advice)))
 }

@@ -103,8 +103,8 @@ func (t *stdio) writeMessages() {
 	}
 }
 
-// readLines passes each line to the session. Lines that can't be messages come from servers that log
-// to standard output: they are kept with the standard error.
+// readLines passes each line to the session. Lines that can't be messages come from servers that
+// log to standard output: they are kept with the standard error.
 func (t *stdio) readLines(errDone <-chan struct{}) {
 	g := &guard{src: t.proc.stdout, ready: &t.ready}
 	r := bufio.NewReaderSize(g, 64<<10)

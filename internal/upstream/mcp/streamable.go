@@ -209,8 +209,8 @@ type position struct {
 	retry time.Duration // delay that the server asks for; 0: unspecified
 }
 
-// readStream passes a stream's messages to the session until it ends, or request id is answered. moved
-// reports whether there was a new event.
+// readStream passes a stream's messages to the session until it ends, or request id is answered.
+// moved reports whether there was a new event.
 func (t *streamable) readStream(resp *http.Response, id int64, at *position) (moved bool, err error) {
 	events := newEventReader(resp.Body, t.max)
 	for {

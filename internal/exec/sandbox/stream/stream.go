@@ -40,8 +40,8 @@ type Stream[A any] struct {
 	closed bool         // the sandbox is closed
 }
 
-// A Reach is the stream within one Run of a sandbox. With a Write method, it is a sandbox.Cmd.Guest.
-// It ends with the Run, and the stream stays open.
+// A Reach is the stream within one Run of a sandbox. With a Write method, it is a
+// sandbox.Cmd.Guest. It ends with the Run, and the stream stays open.
 type Reach[A any] struct {
 	*Stream[A]
 	over bool // guarded by Stream.mu
@@ -133,8 +133,8 @@ func New[A any](cfg Config[A]) *Stream[A] {
 	return s
 }
 
-// CutLine returns the first line of p, the next bytes of the guest, and what follows it. If the line
-// is incomplete, it keeps p for the next call, and returns no line and no rest.
+// CutLine returns the first line of p, the next bytes of the guest, and what follows it. If the
+// line is incomplete, it keeps p for the next call, and returns no line and no rest.
 func (s *Stream[A]) CutLine(p []byte) (line, rest []byte, err error) {
 	i := bytes.IndexByte(p, '\n')
 	if len(s.part)+max(i, 0) > s.cfg.Line || i < 0 && len(s.part)+len(p) > s.cfg.Line {

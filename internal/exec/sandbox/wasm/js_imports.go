@@ -26,7 +26,7 @@ type imports struct{ e *jsEngine }
 
 // The names of the functions that the host function lends to the prelude. Their lengths differ.
 const (
-	lentCall      = "c"   // writes a call
+	lentCall      = "c"   // writes the line of a call, and marks its promise as handled
 	lentParse     = "pa"  // parses a long JSON text
 	lentStringify = "str" // writes a plain value as JSON
 )
@@ -43,7 +43,11 @@ func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) 
 	}
 	switch length {
 	case uint32(len(lentCall)):
-		return e.writeCall(argc, argv)
+		if argc != 2 {
+			return e.throw("a call has a promise and a line")
+		}
+		m.QjsPromiseMarkAsHandled(uint32(arg(0)))
+		return e.writeLine(arg(1))
 	case uint32(len(lentParse)):
 		return e.parseJSON(arg(0))
 	case uint32(len(lentStringify)):
@@ -78,17 +82,6 @@ func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) 
 		return e.throw("no such host function")
 	}
 	return m.QjsDupValue(uint32(e.h.undefined))
-}
-
-// writeCall writes the line of a call and marks its promise as handled.
-func (e *jsEngine) writeCall(argc, argv uint32) uint32 {
-	if argc != 2 {
-		return e.throw("a call has a promise and a line")
-	}
-	args := e.m.Memory()[argv:][:8]
-	promise, line := binary.LittleEndian.Uint32(args), binary.LittleEndian.Uint32(args[4:])
-	e.m.QjsPromiseMarkAsHandled(promise)
-	return e.writeLine(value(line))
 }
 
 // writeLine writes a line to the host.

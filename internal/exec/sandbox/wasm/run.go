@@ -435,8 +435,8 @@ func (r *guestRun) interrupted() bool {
 	return r.halting.Load()
 }
 
-// write copies a line to the outbox. It makes the copy outside of the outbox's lock: the watchdog may
-// revoke the guest's memory at any time.
+// write copies a line to the outbox. It makes the copy outside of the outbox's lock: the watchdog
+// may revoke the guest's memory at any time.
 func (r *guestRun) write(line []byte) {
 	r.spend(len(line))
 	// An entry's output is sent at its end, unless the entry is slow.
