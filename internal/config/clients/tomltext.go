@@ -152,17 +152,22 @@ func parseHeader(line string) []string {
 	if !strings.HasPrefix(line, "[") {
 		return nil
 	}
-	var at any = map[string]any{}
-	if toml.Unmarshal([]byte(line), &at) != nil {
+	var header tomlValue
+	if toml.Unmarshal([]byte(line), &header) != nil {
+		return nil
+	}
+	at, err := json.Marshal(header) // its tables nest as the keys of the header do
+	if err != nil {
 		return nil
 	}
 	var path []string
 	for {
-		if list, ok := at.([]any); ok && len(list) == 1 { // [[list of tables]]
+		var list []json.RawMessage // [[list of tables]]
+		if json.Unmarshal(at, &list) == nil && len(list) == 1 {
 			at = list[0]
 		}
-		table, ok := at.(map[string]any)
-		if !ok || len(table) != 1 {
+		var table map[string]json.RawMessage
+		if json.Unmarshal(at, &table) != nil || len(table) != 1 {
 			return path
 		}
 		for key, value := range table {

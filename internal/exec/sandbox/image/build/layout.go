@@ -39,7 +39,7 @@ type containerImage struct {
 func openImage(files fs.FS) (*containerImage, error) {
 	index, err := readJSONFile(files, "index.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return openSaved(files)
+		return openDockerArchive(files)
 	}
 	if err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func openImage(files fs.FS) (*containerImage, error) {
 	return img, img.parseConfig(config)
 }
 
-// openSaved reads an image that docker save wrote before it wrote OCI layouts.
-func openSaved(files fs.FS) (*containerImage, error) {
+// openDockerArchive reads an image that docker save wrote before it wrote OCI layouts.
+func openDockerArchive(files fs.FS) (*containerImage, error) {
 	list, err := readJSONFile(files, "manifest.json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.New("there is neither an index.json (OCI) nor a manifest.json (docker save)")
@@ -167,44 +167,26 @@ func openRegular(files fs.FS, name string) (fs.File, error) {
 }
 
 // openLayer opens the archive of a layer, which is compressed with gzip, with zstd, or not at all.
-func (img *containerImage) openLayer(i int) (io.ReadCloser, error) {
+// The caller calls end.
+func (img *containerImage) openLayer(i int) (archive io.Reader, end func() error, err error) {
 	f, err := openRegular(img.files, img.layers[i])
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	in := bufio.NewReader(f)
 	magic, err := in.Peek(4)
-	layer := &layerReader{file: f, Reader: in}
 	switch {
 	case err != nil && err != io.EOF:
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}): // RFC 1952, section 2.3.1
-		layer.Reader, err = gzip.NewReader(in)
+		archive, err = gzip.NewReader(in)
 	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}): // RFC 8878, section 3.1.1
-		var z *zstd.Decoder
-		z, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
-		if err == nil {
-			layer.Reader, layer.decoder = z, z
-		}
+		// without concurrency, a decoder holds nothing but memory
+		archive, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	default:
-		err = nil
+		archive, err = in, nil
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, nil, errors.Join(err, f.Close())
 	}
-	return layer, nil
-}
-
-// A layerReader reads the archive of a layer.
-type layerReader struct {
-	io.Reader
-	file    fs.File
-	decoder *zstd.Decoder // or nil
-}
-
-// Close releases the decoder, and closes the file.
-func (l *layerReader) Close() error {
-	if l.decoder != nil {
-		l.decoder.Close()
-	}
-	return l.file.Close()
+	return archive, f.Close, nil
 }

@@ -56,11 +56,11 @@ func (j *job) extractOCI(ctx context.Context) (err error) {
 // extractLayer writes a layer to the tree, and checks that its content has the digest of the
 // image's configuration.
 func (j *job) extractLayer(ctx context.Context, img *containerImage, i int) (err error) {
-	in, err := img.openLayer(i)
+	in, end, err := img.openLayer(i)
 	if err != nil {
 		return tool.Errorf(tool.Invalid, "%w", err)
 	}
-	defer func() { err = errors.Join(err, in.Close()) }()
+	defer func() { err = errors.Join(err, end()) }()
 	sum := sha256.New()
 	all := io.TeeReader(in, sum)
 	if err := j.x.extractTar(ctx, all); err != nil {
