@@ -42,7 +42,7 @@ func (m *machine) runGuest() (exit int, err error) {
 		ctx, cancel := context.WithCancelCause(m.ctx)
 		able := m.pauses.startRun(cancel)
 		cmd := &sandbox.Cmd{Guest: guestStream{m.dialog.stream.Open(), m.dialog}, Ask: m.dialog.answerQuestion,
-			Keep: able || m.hold != nil, Next: m.dialog.stream.Next}
+			Keep: able || m.hold != nil, Next: m.dialog.stream.Next, Once: m.hold == nil}
 		if n := m.dialog.calls.taint.network; n != nil && m.isProcess() {
 			cmd.Traffic = n
 		}

@@ -117,6 +117,9 @@ type Cmd struct {
 	// line that would be the first of the next Run, or nil if none comes. If Next is nil, such a
 	// guest is lost. Its context is done when the guest is stopped.
 	Next func(ctx context.Context) (line []byte)
+	// Once ends the Run when the guest has sent Done or Fail and waits for more, although Guest has
+	// not ended. A driver may ignore it: then Run ends when Guest does.
+	Once bool
 	CPU  time.Duration // limit of the guest's CPU time in this Run, if less than the Spec's
 	// Traffic decides on the guest's connections during this Run, if its kind has a network. Nil:
 	// none is permitted.
@@ -149,6 +152,12 @@ type Prompt interface {
 	Pusher
 	// WriteNow writes as much of p as it can without waiting for the host, possibly nothing.
 	WriteNow(p []byte) (n int, err error)
+}
+
+// A LastWriter is a Prompt that can write the last bytes of a Run together with its result.
+type LastWriter interface {
+	// WriteLast is like WriteNow, but the host gets the bytes with the Run's result.
+	WriteLast(p []byte) (n int, err error)
 }
 
 // A Listener is a Prompt that can also poll for the host's bytes on the goroutine that waits for

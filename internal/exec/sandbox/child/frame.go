@@ -185,6 +185,17 @@ func (w *writer) queue(k kind, box, op uint32, a []byte) error {
 	return w.appendFrame(k, box, op, a, nil)
 }
 
+// queueNow is like queue unless that would have to wait, and reports whether it appended the frame.
+func (w *writer) queueNow(k kind, box, op uint32, a []byte) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.buf) > pendingFull && w.err == nil {
+		return false, nil
+	}
+	err := w.appendFrame(k, box, op, a, nil)
+	return err == nil, err
+}
+
 // appendFrame appends a frame to the pending bytes. The caller holds mu.
 func (w *writer) appendFrame(k kind, box, op uint32, a, b []byte) error {
 	// other frames are few and short, and some of their senders must not block

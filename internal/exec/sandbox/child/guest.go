@@ -13,7 +13,7 @@ func (b *box) run(t *task, c command) result {
 	if err != nil {
 		return result{err: err}
 	}
-	cmd := &sandbox.Cmd{Guest: &stream{task: t}, Keep: c.keep, CPU: c.cpu}
+	cmd := &sandbox.Cmd{Guest: &stream{task: t}, Keep: c.keep, Once: c.once, CPU: c.cpu}
 	if c.asks {
 		cmd.Ask = t.ask
 	}

@@ -36,8 +36,8 @@ const maxRuntime = 64
 
 // A command is the part of a sandbox.Cmd that is sent to the child.
 type command struct {
-	keep, asks, next bool
-	cpu              time.Duration
+	keep, asks, next, once bool
+	cpu                    time.Duration
 }
 
 const commandSize = 9
@@ -53,16 +53,20 @@ func (c command) append(b []byte) []byte {
 	if c.next {
 		flags |= 4
 	}
+	if c.once {
+		flags |= 8
+	}
 	b = append(b, flags)
 	return binary.LittleEndian.AppendUint64(b, uint64(c.cpu))
 }
 
 func parseCommand(b []byte) (command, error) {
-	if len(b) != commandSize || b[0] > 7 {
+	if len(b) != commandSize || b[0] > 15 {
 		return command{}, newBreach("a command of %d bytes", len(b))
 	}
 	return command{
-		keep: b[0]&1 != 0, asks: b[0]&2 != 0, next: b[0]&4 != 0, cpu: time.Duration(binary.LittleEndian.Uint64(b[1:])),
+		keep: b[0]&1 != 0, asks: b[0]&2 != 0, next: b[0]&4 != 0, once: b[0]&8 != 0,
+		cpu: time.Duration(binary.LittleEndian.Uint64(b[1:])),
 	}, nil
 }
 

@@ -141,3 +141,32 @@ func TestPushToAStoppedProcess(t *testing.T) {
 	}
 	gone(t, box.PID())
 }
+
+// TestOnce runs programs whose host keeps its stream open: the Run ends with the guest's last
+// message.
+func TestOnce(t *testing.T) {
+	for name, codes := range map[string]map[string]string{"done": {"js": "() => 2", "python": "1 + 1"},
+		"fail": {"js": "nonsense", "python": "nonsense"}} {
+		for runtime, code := range codes {
+			t.Run(name+" "+runtime, func(t *testing.T) {
+				d := newDriver(t, "wasm", child.Config{})
+				box, err := d.Create(t.Context(), sandbox.Spec{Owner: "a", Runtime: runtime})
+				if err != nil {
+					t.Fatalf("Create: %v", err)
+				}
+				defer box.Close()
+				for _, keep := range []bool{true, false} {
+					p := &pushing{begun: make(chan struct{}), hold: true,
+						text: `{"run":{"code":"` + code + `","name":"p"}}` + "\n"}
+					cmd := &sandbox.Cmd{Guest: p, Once: true, Keep: keep}
+					if exit, err := box.Run(t.Context(), cmd); err != nil || exit != 0 {
+						t.Fatalf("Run: %d, %v", exit, err)
+					}
+					if got := p.said.String(); !strings.HasPrefix(got, `{"`+name+`"`) || strings.Count(got, "\n") != 1 {
+						t.Errorf("the guest sent %q, want one message %q", got, name)
+					}
+				}
+			})
+		}
+	}
+}

@@ -63,7 +63,8 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 		return -1, err
 	}
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
-	c := command{keep: cmd.Keep, asks: cmd.Ask != nil, next: cmd.Next != nil, cpu: cmd.CPU}
+	c := command{keep: cmd.Keep, asks: cmd.Ask != nil, next: cmd.Next != nil, once: cmd.Once,
+		cpu: cmd.CPU}
 	_ = s.p.w.queue(kindRun, s.id, r.o.op, c.append(nil)) // if this fails, flushRun notices
 	if p, ok := cmd.Guest.(sandbox.Pusher); ok {
 		r.host = p

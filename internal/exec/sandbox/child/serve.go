@@ -180,15 +180,28 @@ func (b *box) begin(f frame) error {
 		r := do(t)
 		t.cancel()
 		t.finish()
-		b.mu.Lock()
-		if b.task == t {
-			b.task = nil
-		}
-		b.mu.Unlock()
-		close(t.ended)
-		_ = b.s.w.send(kindResult, b.id, f.op, r.append(nil), nil) // if this fails, the reader notices
+		b.endTask(t, r)
 	})
 	return nil
+}
+
+// endTask ends an operation and sends its result. The result of a create goes with the next frame
+// if another operation follows already: that one sends a frame soon, and the parent doesn't wait.
+func (b *box) endTask(t *task, r result) {
+	b.mu.Lock()
+	if b.task == t {
+		b.task = nil
+	}
+	followed := b.last != t.op
+	b.mu.Unlock()
+	// If sending fails, the reader notices.
+	if t.kind == kindCreate && r.err == nil && followed {
+		_ = b.s.w.queue(kindResult, b.id, t.op, r.append(nil))
+		close(t.ended)
+		return
+	}
+	close(t.ended)
+	_ = b.s.w.send(kindResult, b.id, t.op, r.append(nil), nil)
 }
 
 // prepare parses the request in a frame and returns the function that carries it out.

@@ -117,7 +117,7 @@ func TestFlush(t *testing.T) {
 		want.WriteString(s)
 		o.writeOutput(s, k%3 > 0)
 		if k%2 == 0 {
-			o.flush(p)
+			o.flush(p.WriteNow)
 		}
 	}
 	for o.waiting() > 0 {

@@ -215,7 +215,7 @@ func (r *guestRun) pump() error {
 		case r.halting.Load():
 			return r.stopReason()
 		case ok:
-			if err := r.enter(line); err != nil {
+			if err := r.enter(line); err != nil || r.cmd.Once && r.out.endsRun() {
 				return err
 			}
 		case end == io.EOF:
@@ -244,7 +244,7 @@ func (r *guestRun) enter(line string) error {
 		}
 	}
 	if r.prompt != nil {
-		defer r.out.flush(r.prompt)
+		defer r.flushEntry()
 	}
 	r.begin()
 	defer r.finish()
@@ -257,6 +257,15 @@ func (r *guestRun) enter(line string) error {
 		}
 		return r.g.engine.work()
 	})
+}
+
+// flushEntry sends the output of an entry, with the result of the run if that follows.
+func (r *guestRun) flushEntry() {
+	if last, ok := r.prompt.(sandbox.LastWriter); ok && r.cmd.Once && r.out.endsRun() {
+		r.out.flush(last.WriteLast)
+	} else {
+		r.out.flush(r.prompt.WriteNow)
+	}
 }
 
 // begin acquires a turn and a thread, and starts the clock of an entry or of its continuation.
@@ -462,7 +471,7 @@ func (r *guestRun) ask(question []byte) (string, bool) {
 	question = bytes.Clone(question)
 	r.finish()
 	if r.prompt != nil {
-		r.out.flush(r.prompt)
+		r.out.flush(r.prompt.WriteNow)
 	}
 	answer := r.answer(question)
 	r.begin()

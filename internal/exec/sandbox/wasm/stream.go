@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -187,6 +188,7 @@ type outbox struct {
 	spare []byte
 	busy  int  // number of bytes being written
 	deaf  bool // the other side has closed the stream
+	ended bool // the guest has sent Done or Fail
 }
 
 // outboxFull is how many bytes may be pending before the guest waits.
@@ -201,6 +203,7 @@ func newOutbox(drains bool) *outbox {
 // it is written immediately.
 func (o *outbox) writeOutput(s string, later bool) {
 	o.mu.Lock()
+	o.ended = o.ended || strings.HasPrefix(s, `{"done"`) || strings.HasPrefix(s, `{"fail"`)
 	if !o.deaf {
 		o.buf = append(o.buf, s...)
 	}
@@ -209,6 +212,13 @@ func (o *outbox) writeOutput(s string, later bool) {
 	if !later {
 		o.call()
 	}
+}
+
+// endsRun reports whether the guest has sent its last message, which ends the run of a program.
+func (o *outbox) endsRun() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended
 }
 
 // call starts or wakes the goroutine that writes and may block.
@@ -233,9 +243,9 @@ func (o *outbox) nudge() {
 // flushAt is the amount of output that is always written immediately, in bytes.
 const flushAt = 32 << 10
 
-// flush writes the pending output on this goroutine, as far as that doesn't block. The rest, and
+// flush passes the pending output to write on this goroutine, which doesn't block. The rest, and
 // errors, are left to write.
-func (o *outbox) flush(p sandbox.Prompt) {
+func (o *outbox) flush(write func(p []byte) (int, error)) {
 	o.mu.Lock()
 	if len(o.buf) == 0 || o.busy > 0 || o.deaf {
 		left := len(o.buf) > 0
@@ -248,7 +258,7 @@ func (o *outbox) flush(p sandbox.Prompt) {
 	b := o.buf
 	o.buf, o.busy = o.spare[:0], len(b)
 	o.mu.Unlock()
-	n, err := p.WriteNow(b)
+	n, err := write(b)
 	o.mu.Lock()
 	o.busy = 0
 	if n < len(b) || err != nil {
