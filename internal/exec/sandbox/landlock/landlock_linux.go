@@ -30,25 +30,31 @@ type Limit struct {
 	TCP    bool   // to bind and to connect sockets
 }
 
-// MakeRules returns the descriptor of a rule set that forbids every access to files that this
-// version of Landlock can forbid, except what rules allow, and what limit says. The caller
-// restricts its threads to the rule set, and closes it.
-func MakeRules(version int, limit Limit, rules ...Rule) (fd int, err error) {
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: HandledFiles(version)}
+// DescribeRules returns the attributes of a rule set for landlock_create_ruleset(2), and their size
+// in this version of Landlock.
+func DescribeRules(version int, limit Limit) (attr unix.LandlockRulesetAttr, size int) {
+	attr.Handled_access_fs = HandledFiles(version)
 	if version >= 4 && limit.TCP {
 		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 	}
 	if version >= 6 {
 		attr.Scoped = limit.Scopes
 	}
-	size := unsafe.Offsetof(attr.Quiet_access_fs)
 	switch {
 	case version < 4:
-		size = unsafe.Offsetof(attr.Handled_access_net)
+		return attr, int(unsafe.Offsetof(attr.Handled_access_net))
 	case version < 6:
-		size = unsafe.Offsetof(attr.Scoped)
+		return attr, int(unsafe.Offsetof(attr.Scoped))
 	}
-	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
+	return attr, int(unsafe.Offsetof(attr.Quiet_access_fs))
+}
+
+// MakeRules returns the descriptor of a rule set that forbids every access to files that this
+// version of Landlock can forbid, except what rules allow, and what limit says. The caller
+// restricts its threads to the rule set, and closes it.
+func MakeRules(version int, limit Limit, rules ...Rule) (fd int, err error) {
+	attr, size := DescribeRules(version, limit)
+	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), uintptr(size), 0)
 	if errno != 0 {
 		return -1, fmt.Errorf("make a rule set: %w", errno)
 	}

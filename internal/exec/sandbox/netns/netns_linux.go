@@ -2,9 +2,11 @@ package netns
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +26,7 @@ func OpenListeners(ports []int) (fds []int, err error) {
 	if len(ports)+FirstPort > maxListeners {
 		return nil, fmt.Errorf("%d ports: at most %d are possible", len(ports), maxListeners-FirstPort)
 	}
-	if err := RaiseLoopback(); err != nil {
+	if err := raiseLoopback(); err != nil {
 		return nil, fmt.Errorf("bring up the loopback interface: %w", err)
 	}
 	defer func() {
@@ -58,20 +60,29 @@ func OpenListeners(ports []int) (fds []int, err error) {
 	return fds, nil
 }
 
-// RaiseLoopback brings the loopback interface of the current network namespace up. The calling
+// raiseLoopback brings the loopback interface of the current network namespace up. The calling
 // thread needs CAP_NET_ADMIN.
-func RaiseLoopback() error {
+func raiseLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFFLAGS,
+		uintptr(unsafe.Pointer(unsafe.SliceData(LoopbackRequest()))))
+	if errno != 0 {
+		return errno
 	}
-	lo.SetUint16(unix.IFF_UP | unix.IFF_LOOPBACK | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
+	return nil
+}
+
+// LoopbackRequest returns the request (struct ifreq) that brings the loopback interface up, for
+// unix.SIOCSIFFLAGS.
+func LoopbackRequest() []byte {
+	request := make([]byte, 40)
+	copy(request, "lo")
+	binary.NativeEndian.PutUint16(request[unix.IFNAMSIZ:], unix.IFF_UP|unix.IFF_LOOPBACK|unix.IFF_RUNNING)
+	return request
 }
 
 func closeAll(fds []int) {

@@ -139,6 +139,9 @@ func (b *box) startProcess(program string, command []string, extra []*os.File) e
 	if err != nil {
 		return fmt.Errorf("make a socket pair: %w", err)
 	}
+	if b.conn != nil { // of an attempt that failed
+		_ = b.conn.Close()
+	}
 	b.conn = os.NewFile(uintptr(pair[0]), "sandbox")
 	b.out.conn = b.conn
 	agent := os.NewFile(uintptr(pair[1]), "agent")
@@ -155,12 +158,13 @@ func (b *box) startProcess(program string, command []string, extra []*os.File) e
 		return err
 	}
 	defer toStderr.Close()
-	b.saidAll = make(chan struct{})
+	saidAll := make(chan struct{}) // another attempt has its own
+	b.saidAll = saidAll
 	if b.spec.Runtime == "js" {
 		b.output = newOutput(b, stderr)
 	} else {
 		go func() {
-			defer close(b.saidAll)
+			defer close(saidAll)
 			defer stderr.Close()
 			_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
 		}()
@@ -211,13 +215,10 @@ func (b *box) spawnAndWait(program string, command []string, files []*os.File) e
 // lastWords is how long the driver waits for the rest of what an ended process wrote.
 const lastWords = time.Second
 
-// awaitAgent sends the setup, and waits until the agent is ready.
-func (b *box) awaitAgent(s entry.Setup) error {
-	line, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	if err = b.greetAgent(append(line, '\n')); err == nil {
+// awaitAgent sends a line with the setup, and waits until the agent is ready.
+func (b *box) awaitAgent(line []byte) error {
+	err := b.greetAgent(line)
+	if err == nil {
 		return nil
 	}
 	b.killProcess()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -330,11 +331,6 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	}
 	s := entry.Setup{Runtime: b.spec.Runtime, Interpreter: path, Disk: d.cfg.Disk, Processes: processes,
 		Memory: b.spec.Memory, LeaveGroups: os.Geteuid() == 0}
-	h := &handover{}
-	defer h.closeFiles()
-	if err := d.fillSetup(b, &s, h); err != nil {
-		return err
-	}
 	if !g.canLimitMemory() {
 		s.AddressMax = b.spec.Memory
 	}
@@ -344,26 +340,63 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	if s.Network, err = b.gate.createGate(b.chooseNetwork()); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTime, errSlowStart)
+	defer cancel()
+	started, err := d.enterBox(ctx, b, s, d.small.failed.Load() < maxFailed)
+	switch {
+	case !started || err != nil && (ctx.Err() != nil || d.closing.Err() != nil):
+		return err
+	case err == nil:
+		d.small.failed.Store(0)
+		return nil
+	}
+	failed := err
+	if _, err = d.enterBox(ctx, b, s, false); err == nil { // else the program has reported why
+		d.small.failed.Add(1)
+		d.cfg.Log.Info("a sandbox started slowly: its starter failed", "error", failed)
+	}
+	return err
+}
+
+// enterBox starts the process of a sandbox, and waits until its agent is ready. If quick is set and
+// a starter can enter this sandbox, that does so instead of the program; enterBox reports whether
+// it was tried.
+func (d *Driver) enterBox(ctx context.Context, b *box, s entry.Setup, quick bool) (started bool, err error) {
+	h := &handover{}
+	defer h.closeFiles()
+	if err := d.fillSetup(b, &s, h); err != nil {
+		return false, err
+	}
 	program := "/proc/self/exe"
 	if f := d.small.openFile(d.cfg.Command); f != nil {
 		s.AgentFD = h.lendFile(f)
 		program = descriptorPath(s.AgentFD)
 	}
-	if err := b.startProcess(program, d.cfg.Command, h.files); err != nil {
-		return err
+	line, err := json.Marshal(s)
+	if err != nil {
+		return false, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTime, errSlowStart)
-	defer cancel()
+	if quick && s.AgentFD != 0 {
+		switch f, err := openStarter(&s, h); {
+		case err != nil:
+			return true, err
+		case f != nil:
+			program, line, started = descriptorPath(h.addFile(f)), nil, true
+		}
+	}
+	if err := b.startProcess(program, d.cfg.Command, h.files); err != nil {
+		return started, err
+	}
 	defer context.AfterFunc(ctx, b.killProcess)()
 	defer context.AfterFunc(d.closing, b.killProcess)()
-	err = b.awaitAgent(s)
+	err = b.awaitAgent(append(line, '\n'))
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return started, context.Cause(ctx)
 	case err != nil && d.closing.Err() != nil:
-		return context.Cause(d.closing)
+		return started, context.Cause(d.closing)
 	}
-	return err
+	return started, err
 }
 
 // sandboxUser returns the user of the host that a sandbox's processes have.

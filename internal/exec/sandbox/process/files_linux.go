@@ -34,11 +34,11 @@ func (h *handover) lendFile(f *os.File) int {
 
 // addMount adds a file or a folder of the host, to be mounted in the sandbox.
 func (h *handover) addMount(path string) (entry.Shared, error) {
-	f, err := openMount(path)
+	f, isMount, err := openMount(path)
 	if err != nil {
 		return entry.Shared{}, err
 	}
-	return entry.Shared{FD: h.addFile(f), Path: path}, nil
+	return entry.Shared{FD: h.addFile(f), Path: path, Mount: isMount}, nil
 }
 
 func (h *handover) closeFiles() error {
@@ -63,11 +63,11 @@ func (d *Driver) fillSetup(b *box, s *entry.Setup, h *handover) error {
 		}
 		s.NodeModules = &m
 	case "bash", "go", "rust", "java", entry.MachineRuntime:
-		f, path, err := openProgram()
+		f, path, isMount, err := openProgram()
 		if err != nil {
 			return err
 		}
-		s.Program = &entry.Shared{FD: h.addFile(f), Path: path}
+		s.Program = &entry.Shared{FD: h.addFile(f), Path: path, Mount: isMount}
 	case "python":
 		files, err := d.openAgentFiles()
 		if err != nil {

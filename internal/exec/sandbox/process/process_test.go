@@ -35,6 +35,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) > 1 && os.Args[1] == "no starters" {
+		if err := runWithoutStarters(); err != nil {
+			log.Fatal(err)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -62,6 +63,29 @@ func packFiles(name string, files map[string][]byte) (*os.File, error) {
 type smallProgram struct {
 	once sync.Once
 	file *os.File
+	// failed counts in a row how often a starter (entry.RecordStarter) failed, and the program
+	// didn't.
+	failed atomic.Int32
+}
+
+// maxFailed is the number of failures after which no further starter is tried.
+const maxFailed = 3
+
+// openStarter returns a starter for a setup, or nil if the program must enter that sandbox. The
+// caller adds it to the files of h, as the last of them.
+func openStarter(s *entry.Setup, h *handover) (*os.File, error) {
+	content, err := entry.RecordStarter(*s, entry.SocketFD+len(h.files)+2)
+	if content == nil || err != nil {
+		return nil, err
+	}
+	f, err := memfile.CreateFile("biplane-start")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.WriteAt(content, 0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // openFile returns the file, or nil if this whole program must enter sandboxes: it was built
@@ -113,30 +137,28 @@ func sealFile(name string, content []byte) (*os.File, error) {
 // openProgram returns a descriptor of this program's file, and its path. If this process has the
 // right to, it opens the file as a separate mount, because a sandbox's user may be unable to reach
 // the path.
-func openProgram() (*os.File, string, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return nil, "", err
+func openProgram() (f *os.File, path string, isMount bool, err error) {
+	if path, err = os.Executable(); err != nil {
+		return nil, "", false, err
 	}
-	file, err := openMount("/proc/self/exe")
-	if err != nil {
-		return nil, "", fmt.Errorf("open this program: %w", err)
+	if f, isMount, err = openMount("/proc/self/exe"); err != nil {
+		return nil, "", false, fmt.Errorf("open this program: %w", err)
 	}
-	return file, path, nil
+	return f, path, isMount, nil
 }
 
 // openMount returns a descriptor of a file or folder. It is a mount of its own if this process may
 // make one.
-func openMount(path string) (*os.File, error) {
+func openMount(path string) (f *os.File, isMount bool, err error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	file := os.NewFile(uintptr(fd), path)
 	mount, err := unix.OpenTree(fd, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return file, nil // it may not: then the sandbox's user is the one of this process
+		return file, false, nil // it may not: then the sandbox's user is the one of this process
 	}
 	_ = file.Close() // it isn't needed
-	return os.NewFile(uintptr(mount), path), nil
+	return os.NewFile(uintptr(mount), path), true, nil
 }

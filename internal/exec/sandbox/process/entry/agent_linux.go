@@ -2,7 +2,6 @@ package entry
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,12 +27,12 @@ func environmentOf(s *Setup) []string {
 }
 
 // writeShellAgent makes the agent of shells in dir: this program, read-only, and the command tool.
-func writeShellAgent(dir string, program *Shared) error {
+func writeShellAgent(c *caller, dir string, program *Shared) error {
 	to := dir + "/" + filepath.Base(shell.Executable)
 	bin := dir + strings.TrimPrefix(filepath.Dir(shell.ToolPath), shell.Folder)
-	if err := errors.Join(os.WriteFile(to, nil, 0o755), os.Mkdir(bin, 0o755),
-		os.WriteFile(bin+"/"+filepath.Base(shell.ToolPath), []byte(shell.ToolScript), 0o755)); err != nil {
+	if err := errors.Join(c.makeFile(to, "", 0o755), c.makeFolder(bin),
+		c.makeFile(bin+"/"+filepath.Base(shell.ToolPath), shell.ToolScript, 0o755)); err != nil {
 		return err
 	}
-	return program.mountAt(to, false)
+	return program.mountAt(c, to, false)
 }

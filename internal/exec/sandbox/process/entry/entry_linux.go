@@ -26,6 +26,31 @@ const (
 	agentFolder = shell.Folder // the agent's code
 )
 
+// armProtections makes the private root, and arms the protections.
+func armProtections(c *caller, s *Setup) error {
+	for _, step := range []struct {
+		name string
+		do   func(*caller, *Setup) error
+	}{
+		{"become its user", becomeInsider},
+		{"make the root", makeRoot},
+		{"open the network", openNetwork},
+		{"name the host", nameHost},
+		{"raise the loopback interface", raiseLoopback},
+		{"close inherited descriptors", closeDescriptors},
+		{"end with the gateway", endWithParent},
+		{"limit resources", limitResources},
+		{"drop capabilities", dropCapabilities},
+		{"restrict files", restrictFiles},
+		{"filter system calls", filterCalls},
+	} {
+		if err := step.do(c, s); err != nil {
+			return fmt.Errorf("enter a sandbox: %s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
 // EnterSandbox turns this process into a sandbox. A Driver started it in new namespaces.
 // EnterSandbox makes the private root, arms the protections, and executes the interpreter. It
 // returns only if one of these fails: nothing runs with less.
@@ -36,31 +61,58 @@ func EnterSandbox() error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []struct {
-		name string
-		do   func(*Setup) error
-	}{
-		{"become its user", becomeInsider},
-		{"make the root", makeRoot},
-		{"open the network", openNetwork},
-		{"name the host", func(*Setup) error { return unix.Sethostname([]byte("sandbox")) }},
-		{"raise the loopback interface", raiseLoopback},
-		{"close inherited descriptors", closeDescriptors},
-		{"end with the gateway", endWithParent},
-		{"limit resources", limitResources},
-		{"drop capabilities", dropCapabilities},
-		{"restrict files", restrictFiles},
-		{"filter system calls", filterCalls},
-	} {
-		if err := step.do(s); err != nil {
-			return fmt.Errorf("enter a sandbox: %s: %w", step.name, err)
-		}
+	if err := armProtections(&caller{}, s); err != nil {
+		return err
 	}
 	path, args := agentCommand(s)
 	if err := executeAgent(path, args, environmentOf(s), chooseMemoryLimit(s)); err != nil {
 		return fmt.Errorf("enter a sandbox: %w", err)
 	}
 	return nil
+}
+
+// RecordStarter returns a program that does what EnterSandbox does with a setup, but starts in no
+// time: a list of the system calls. The process must have the descriptors below first. The program
+// waits for a line from the driver instead of the setup. RecordStarter returns nil if that setup
+// needs more than a list.
+func RecordStarter(s Setup, first int) ([]byte, error) {
+	if !canRecord(&s) {
+		return nil, nil
+	}
+	c := &caller{record: newRecorder(first)}
+	c.record.addData(make([]byte, 1)) // the line
+	if err := errors.Join(c.record.addCall(1, 0, unix.SYS_READ, []any{SocketFD, place(0), 1}),
+		c.makeCall(unix.SYS_CLOSE_RANGE, first, 1<<31, 0)); err != nil { // what the gateway has inherited
+		return nil, err
+	}
+	program := *s.Program // the steps change it
+	s.Mounts, s.Program = slices.Clone(s.Mounts), &program
+	if err := armProtections(c, &s); err != nil {
+		return nil, err
+	}
+	if limit := chooseMemoryLimit(&s); limit.most > 0 {
+		if err := c.limitResource(limit.what, limit.most); err != nil {
+			return nil, err
+		}
+	}
+	path, args := agentCommand(&s)
+	if err := c.record.addExecution(path, args, environmentOf(&s)); err != nil {
+		return nil, err
+	}
+	return c.record.makeStarter()
+}
+
+// canRecord reports whether a setup needs only calls that can be listed before the sandbox exists:
+// its root has nothing of an image, it has no network and no packed files, and each folder of the
+// host is mounted where the sandbox has an empty one, or nothing.
+func canRecord(s *Setup) bool {
+	for _, m := range s.Mounts {
+		if m.Target != "/workspace" && m.Target != shell.LibraryFolder {
+			return false
+		}
+	}
+	return len(starterCode()) > 0 && s.Image == nil && s.Network == nil && s.AgentFD != 0 && s.Program != nil &&
+		s.NodeModules == nil && len(s.FileFDs) == 0
 }
 
 // agentCommand returns the path of the agent's program, and its arguments.
@@ -125,38 +177,43 @@ func readSetup(fd int) (*Setup, error) {
 //
 // It changes only this thread: no other one does anything, and executing the agent ends them.
 // Package syscall would interrupt each thread for each of these calls.
-func becomeInsider(s *Setup) error {
+func becomeInsider(c *caller, s *Setup) error {
 	if s.LeaveGroups {
-		if _, _, err := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); err != 0 {
+		if err := c.makeCall(unix.SYS_SETGROUPS, 0, 0); err != nil {
 			return fmt.Errorf("leave the groups: %w", err)
 		}
 	}
-	if _, _, err := unix.RawSyscall(unix.SYS_SETRESGID, Insider, Insider, Insider); err != 0 {
+	if err := c.makeCall(unix.SYS_SETRESGID, Insider, Insider, Insider); err != nil {
 		return fmt.Errorf("change the group: %w", err)
 	}
-	if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, Insider, Insider, Insider); err != 0 {
+	if err := c.makeCall(unix.SYS_SETRESUID, Insider, Insider, Insider); err != nil {
 		return fmt.Errorf("change the user: %w", err)
 	}
 	return nil
 }
 
+func nameHost(c *caller, _ *Setup) error {
+	const name = "sandbox"
+	return c.makeCall(unix.SYS_SETHOSTNAME, name, len(name))
+}
+
 // closeDescriptors closes all descriptors except the first three and the socket, when the
 // interpreter is executed.
-func closeDescriptors(*Setup) error {
-	return unix.CloseRange(SocketFD+1, 1<<31, unix.CLOSE_RANGE_CLOEXEC)
+func closeDescriptors(c *caller, _ *Setup) error {
+	return c.makeCall(unix.SYS_CLOSE_RANGE, SocketFD+1, 1<<31, unix.CLOSE_RANGE_CLOEXEC)
 }
 
 // endWithParent makes the system kill the sandbox when the gateway ends. If the gateway has ended
 // already, no program arrives: the agent reads the end of the connection.
-func endWithParent(*Setup) error {
-	return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+func endWithParent(c *caller, _ *Setup) error {
+	return c.makeCall(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL), 0, 0, 0)
 }
 
 // nodeStacks is the size of the stacks of Node's own threads, in bytes. Little of it is used.
 const nodeStacks = 128 << 20
 
 // limitResources limits the resources of each process of the sandbox. executeAgent limits memory.
-func limitResources(s *Setup) error {
+func limitResources(c *caller, s *Setup) error {
 	limits := map[int]int64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: 1024, unix.RLIMIT_MEMLOCK: 64 << 10,
 		unix.RLIMIT_MSGQUEUE: 0, unix.RLIMIT_RTPRIO: 0, unix.RLIMIT_NICE: 0, unix.RLIMIT_FSIZE: s.Disk,
 		unix.RLIMIT_NPROC: int64(s.Processes)}
@@ -164,15 +221,11 @@ func limitResources(s *Setup) error {
 		limits[unix.RLIMIT_CPU] = s.CPUSeconds
 	}
 	for what, most := range limits {
-		if err := limitResource(what, most); err != nil {
+		if err := c.limitResource(what, most); err != nil {
 			return fmt.Errorf("limit resource %d: %w", what, err)
 		}
 	}
 	return nil
-}
-
-func limitResource(what int, most int64) error {
-	return syscall.Setrlimit(what, &syscall.Rlimit{Cur: uint64(most), Max: uint64(most)})
 }
 
 // A processMemory limits the memory of each process.
@@ -204,7 +257,7 @@ func chooseMemoryLimit(s *Setup) processMemory {
 func executeAgent(path string, args, environment []string, limit processMemory) error {
 	if limit.most > 0 {
 		makeRoom(slices.Concat(args, environment))
-		if err := limitResource(limit.what, limit.most); err != nil {
+		if err := (&caller{}).limitResource(limit.what, limit.most); err != nil {
 			return fmt.Errorf("limit memory: %w", err)
 		}
 	}
@@ -223,26 +276,27 @@ func makeRoom(texts []string) {
 }
 
 // dropCapabilities drops all capabilities, and keeps programs executed later from gaining any.
-func dropCapabilities(*Setup) error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+func dropCapabilities(c *caller, _ *Setup) error {
+	if err := c.makeCall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+	if err := c.makeCall(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err
 	}
-	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && err != unix.EINVAL { // unknown here
+	for capability := 0; capability <= unix.CAP_LAST_CAP; capability++ {
+		_, err := c.callUnless(unix.EINVAL, unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
+		if err != nil { // EINVAL: it is unknown here
 			return err
 		}
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
-	return unix.Capset(&header, &none[0])
+	return c.makeCall(unix.SYS_CAPSET, memoryOf(&header), memoryOf(&none))
 }
 
 // restrictFiles forbids writing outside the program's folders, and signals and abstract sockets to
 // others. It forbids TCP if there is no network.
-func restrictFiles(s *Setup) error {
+func restrictFiles(c *caller, s *Setup) error {
 	version, err := landlock.ReadVersion()
 	if err != nil {
 		return err
@@ -268,17 +322,44 @@ func restrictFiles(s *Setup) error {
 	// With a network, and in a machine, TCP is possible on the loopback interface: there is no
 	// other.
 	tcp := s.Network == nil && s.Runtime != MachineRuntime
-	fd, err := landlock.MakeRules(version, landlock.Limit{Scopes: scopes, TCP: tcp}, rules...)
+	attr, size := landlock.DescribeRules(version, landlock.Limit{Scopes: scopes, TCP: tcp})
+	fd, err := c.openBy(unix.SYS_LANDLOCK_CREATE_RULESET, memoryOf(&attr), size, 0)
+	if err != nil {
+		return fmt.Errorf("make a rule set: %w", err)
+	}
+	for _, r := range rules {
+		if err := allowPath(c, fd, r, attr.Handled_access_fs); err != nil {
+			return fmt.Errorf("allow %s: %w", r.Path, err)
+		}
+	}
+	if err := c.makeCall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0); err != nil {
+		return err
+	}
+	return c.closeFile(fd)
+}
+
+// allowPath adds a rule to a Landlock rule set, which handles some accesses.
+func allowPath(c *caller, set int, r landlock.Rule, handled uint64) error {
+	fd, err := c.openBy(unix.SYS_OPENAT, unix.AT_FDCWD, r.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(fd), 0, 0); errno != 0 {
-		return errno
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: r.Access & handled, Parent_fd: int32(fd)}
+	err = c.makeCall(unix.SYS_LANDLOCK_ADD_RULE, set, unix.LANDLOCK_RULE_PATH_BENEATH, memoryOf(&attr), 0)
+	if err != nil {
+		return err
 	}
-	return unix.Close(fd)
+	return c.closeFile(fd)
 }
 
-// filterCalls applies the system call filter.
-func filterCalls(*Setup) error {
-	return seccomp.InstallFilter(seccomp.AssembleFilter(callRules(), seccomp.Unknown))
+// filterCalls applies the system call filter to all threads. Filters need no_new_privs, which
+// dropCapabilities has set.
+func filterCalls(c *caller, _ *Setup) error {
+	const flags = unix.SECCOMP_FILTER_FLAG_TSYNC
+	filter := seccomp.AssembleFilter(callRules(), seccomp.Unknown)
+	thread, err := c.callUnless(0, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, filter)
+	if err == nil && thread != 0 {
+		err = fmt.Errorf("thread %d can't be filtered", thread)
+	}
+	return err
 }

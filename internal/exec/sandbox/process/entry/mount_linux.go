@@ -12,67 +12,75 @@ import (
 type Shared struct {
 	FD   int    `json:"fd"`
 	Path string `json:"path"`
+	// Mount means that the descriptor is a mount of its own.
+	Mount bool `json:"mount,omitempty"`
 
 	tree int // a copy of the mount of Path, made in the sandbox; 0: there is none
 }
 
 // openTree copies the mount of the path, which the root of the sandbox may cover. It is needed if
 // the descriptor can't be mounted.
-func (s *Shared) openTree() {
-	if s == nil || s.checkPath() != nil { // mountAt reports why
-		return
+func (s *Shared) openTree(c *caller) error {
+	if s == nil || c.record != nil && s.Mount {
+		return nil
 	}
-	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
-	if fd, err := unix.OpenTree(unix.AT_FDCWD, s.Path, flags); err == nil {
-		s.tree = fd
+	err := c.isSame(s.Path, s.FD)
+	if err == nil {
+		const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
+		s.tree, err = c.openBy(unix.SYS_OPEN_TREE, unix.AT_FDCWD, s.Path, flags)
 	}
+	if c.record == nil {
+		return nil // mountAt has other ways, or reports why
+	}
+	return err
 }
+
+// errReplaced is the error of a path that no longer refers to the descriptor's file.
+var errReplaced = errors.New("it was replaced: restart biplane")
 
 // openTrees copies the mounts of everything that a setup shares.
-func (s *Setup) openTrees() {
-	s.Program.openTree()
-	s.NodeModules.openTree()
+func (s *Setup) openTrees(c *caller) error {
+	all := []*Shared{s.Program, s.NodeModules}
 	if s.Image != nil {
-		s.Image.openTree()
+		all = append(all, &s.Image.Shared)
 	}
 	for i := range s.Mounts {
-		s.Mounts[i].openTree()
+		all = append(all, &s.Mounts[i].Shared)
 	}
-}
-
-// mountAt makes the file or folder available at a path that exists. It can't be written unless
-// write is set.
-func (s *Shared) mountAt(to string, write bool) error {
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-	if !write {
-		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
-	}
-	err := unix.MoveMount(s.FD, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	if err != nil && s.tree != 0 {
-		err = unix.MoveMount(s.tree, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	}
-	if err != nil {
-		if err := s.checkPath(); err != nil {
+	for _, one := range all {
+		if err := one.openTree(c); err != nil {
 			return err
 		}
-		if err := unix.Mount(s.Path, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("share %s: %w", s.Path, err)
-		}
-	}
-	if err := unix.MountSetattr(unix.AT_FDCWD, to, unix.AT_RECURSIVE, &attr); err != nil {
-		return fmt.Errorf("restrict %s: %w", s.Path, err)
 	}
 	return nil
 }
 
-// checkPath returns an error if the path no longer refers to the descriptor's file.
-func (s *Shared) checkPath() error {
-	var there, here unix.Stat_t
-	if err := errors.Join(unix.Stat(s.Path, &there), unix.Fstat(s.FD, &here)); err != nil {
-		return fmt.Errorf("find %s: %w", s.Path, err)
+// mountAt makes the file or folder available at a path that exists. It can't be written unless
+// write is set.
+func (s *Shared) mountAt(c *caller, to string, write bool) error {
+	attributes := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
+	if !write {
+		attributes |= unix.MOUNT_ATTR_RDONLY
 	}
-	if there.Dev != here.Dev || there.Ino != here.Ino {
-		return fmt.Errorf("%s was replaced: restart biplane", s.Path)
+	move := func(fd int) error {
+		return c.makeCall(unix.SYS_MOVE_MOUNT, fd, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+	var err error
+	if c.record != nil && s.tree != 0 {
+		err = move(s.tree)
+	} else if err = move(s.FD); err != nil && s.tree > 0 {
+		err = move(s.tree)
+	}
+	if err != nil {
+		if err := c.isSame(s.Path, s.FD); err != nil {
+			return fmt.Errorf("find %s: %w", s.Path, err)
+		}
+		if err := c.mountPath(s.Path, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("share %s: %w", s.Path, err)
+		}
+	}
+	if err := c.restrictMount(to, attributes, unix.AT_RECURSIVE); err != nil {
+		return fmt.Errorf("restrict %s: %w", s.Path, err)
 	}
 	return nil
 }

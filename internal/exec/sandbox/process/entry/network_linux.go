@@ -15,7 +15,7 @@ import (
 
 // openNetwork opens the listeners in the sandbox's network namespace, and passes them to the
 // driver.
-func openNetwork(s *Setup) error {
+func openNetwork(_ *caller, s *Setup) error {
 	if s.Network == nil {
 		return nil
 	}
@@ -96,9 +96,16 @@ func writeFile(path string, content []byte) error {
 }
 
 // raiseLoopback raises the loopback interface of a machine. It leads nowhere else.
-func raiseLoopback(s *Setup) error {
+func raiseLoopback(c *caller, s *Setup) error {
 	if s.Runtime != MachineRuntime {
 		return nil
 	}
-	return netns.RaiseLoopback()
+	fd, err := c.openBy(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := c.makeCall(unix.SYS_IOCTL, fd, unix.SIOCSIFFLAGS, netns.LoopbackRequest()); err != nil {
+		return err
+	}
+	return c.closeFile(fd)
 }

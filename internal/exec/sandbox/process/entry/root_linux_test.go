@@ -45,13 +45,13 @@ func TestHostileRoot(t *testing.T) {
 	if b, err := os.ReadFile(secret); err != nil || string(b) != "secret" {
 		t.Errorf("the host's file: %q, %v, want it unchanged", b, err)
 	}
-	if err := makeMountPoint(root, "/data/volume", false); err == nil {
+	if err := makeMountPoint(&caller{}, root, "/data/volume", false); err == nil {
 		t.Errorf("makeMountPoint below a link: no error")
 	}
 	if _, err := os.Lstat(host + "/volume"); err == nil {
 		t.Errorf("a folder of the host was created")
 	}
-	if err := makeMountPoint(root, "/mnt/volume", false); err != nil {
+	if err := makeMountPoint(&caller{}, root, "/mnt/volume", false); err != nil {
 		t.Errorf("makeMountPoint: %v", err)
 	}
 }

@@ -18,22 +18,22 @@ const imageFolder = "/.image"
 
 // shareSystem makes the programs and libraries of a sandbox available in its root: those of the
 // host, or of an image, or both.
-func shareSystem(root string, i *ImageSetup) error {
+func shareSystem(c *caller, root string, i *ImageSetup) error {
 	if i == nil {
-		return shareHost(root, "")
+		return shareHost(c, root, "")
 	}
 	tree := root + imageFolder
-	if err := os.Mkdir(tree, 0o755); err != nil {
+	if err := c.makeFolder(tree); err != nil {
 		return err
 	}
-	if err := i.mountAt(tree, false); err != nil {
+	if err := i.mountAt(c, tree, false); err != nil {
 		return err
 	}
 	share := shareTree
 	if i.Host {
 		share = shareHost
 	}
-	if err := share(root, tree); err != nil {
+	if err := share(c, root, tree); err != nil {
 		return fmt.Errorf("use the image: %w", err)
 	}
 	if err := unix.Unmount(tree, unix.MNT_DETACH); err != nil { // what is mounted from it stays
@@ -44,26 +44,26 @@ func shareSystem(root string, i *ImageSetup) error {
 
 // shareHost makes the host's /usr and a few files of /etc available. If layer isn't empty, it is a
 // folder whose files are above those of the host.
-func shareHost(root, layer string) error {
+func shareHost(c *caller, root, layer string) error {
 	for _, dir := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
 		if layer != "" && isFolder(layer+dir) && isFolder(dir) {
-			if err := mountLayer(root, layer, dir); err != nil {
+			if err := mountLayer(c, root, layer, dir); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := shareFolder(root, dir); err != nil {
+		if err := shareFolder(c, root, dir); err != nil {
 			return err
 		}
 	}
 	if layer == "" {
-		return makeEtc(root, "", false)
+		return makeEtc(c, root, "", false)
 	}
-	if err := shareRest(root, layer, append(slices.Clone(own), "usr", "bin", "sbin", "lib", "lib32", "lib64",
+	if err := shareRest(c, root, layer, append(slices.Clone(own), "usr", "bin", "sbin", "lib", "lib32", "lib64",
 		"libx32")); err != nil {
 		return err
 	}
-	return makeEtc(root, layer, false)
+	return makeEtc(c, root, layer, false)
 }
 
 // certificates is the folder of /etc with the certificates of authorities.
@@ -74,15 +74,15 @@ var own = []string{"etc", "proc", "sys", "dev", "tmp", "run", "workspace", "skil
 	"boot", "mnt", "media"}
 
 // shareTree makes an image available that has its own programs and libraries.
-func shareTree(root, tree string) error {
-	if err := shareRest(root, tree, own); err != nil {
+func shareTree(c *caller, root, tree string) error {
+	if err := shareRest(c, root, tree, own); err != nil {
 		return err
 	}
-	return makeEtc(root, tree, true)
+	return makeEtc(c, root, tree, true)
 }
 
 // shareRest makes the entries of a tree available, except some.
-func shareRest(root, tree string, except []string) error {
+func shareRest(c *caller, root, tree string, except []string) error {
 	entries, err := os.ReadDir(tree)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func shareRest(root, tree string, except []string) error {
 		if slices.Contains(except, e.Name()) {
 			continue
 		}
-		if err := shareEntry(tree+"/"+e.Name(), root+"/"+e.Name()); err != nil {
+		if err := shareEntry(c, tree+"/"+e.Name(), root+"/"+e.Name()); err != nil {
 			return err
 		}
 	}
@@ -100,12 +100,12 @@ func shareRest(root, tree string, except []string) error {
 
 // shareEntry makes a file, a folder or a link of a tree available at another path, unless there is
 // something.
-func shareEntry(from, to string) error {
+func shareEntry(c *caller, from, to string) error {
 	info, err := os.Lstat(from)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(to); err == nil {
+	if c.hasPath(to) {
 		return nil
 	}
 	switch {
@@ -114,18 +114,18 @@ func shareEntry(from, to string) error {
 		if err != nil {
 			return err
 		}
-		return os.Symlink(target, to)
+		return c.makeLink(target, to)
 	case info.IsDir():
-		err = os.Mkdir(to, 0o755)
+		err = c.makeFolder(to)
 	case info.Mode().IsRegular():
-		err = os.WriteFile(to, nil, 0o644)
+		err = c.makeFile(to, "", 0o644)
 	default:
 		return nil // a device, for example
 	}
 	if err != nil {
 		return err
 	}
-	return bindReadOnly(from, to)
+	return bindReadOnly(c, from, to)
 }
 
 // isFolder reports whether a path is a folder, and not a link to one.
@@ -135,12 +135,12 @@ func isFolder(path string) bool {
 }
 
 // mountLayer makes a folder of the host available, with the files of a layer above its own.
-func mountLayer(root, layer, dir string) error {
-	if err := os.Mkdir(root+dir, 0o755); err != nil {
+func mountLayer(c *caller, root, layer, dir string) error {
+	if err := c.makeFolder(root + dir); err != nil {
 		return err
 	}
 	const flags = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
-	if err := unix.Mount("overlay", root+dir, "overlay", flags, "lowerdir="+layer+dir+":"+dir); err != nil {
+	if err := c.mountPath("overlay", root+dir, "overlay", flags, "lowerdir="+layer+dir+":"+dir); err != nil {
 		return fmt.Errorf("mount a layer above %s: %w (are file systems mounted below %s, or does the kernel have no "+
 			"overlay file system for users?)", dir, err, dir)
 	}
@@ -149,7 +149,7 @@ func mountLayer(root, layer, dir string) error {
 
 // shareFolder makes a folder of the host, or the link that it is, available in the new root. The
 // folder is read-only there, with all that is mounted in it.
-func shareFolder(root, dir string) error {
+func shareFolder(c *caller, root, dir string) error {
 	info, err := os.Lstat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -161,12 +161,12 @@ func shareFolder(root, dir string) error {
 		if err != nil {
 			return err
 		}
-		return os.Symlink(to, root+dir)
+		return c.makeLink(to, root+dir)
 	}
-	if err := os.Mkdir(root+dir, 0o755); err != nil {
+	if err := c.makeFolder(root + dir); err != nil {
 		return err
 	}
-	return bindReadOnly(dir, root+dir)
+	return bindReadOnly(c, dir, root+dir)
 }
 
 // etc is what a sandbox has of the host's /etc: what programs need to find libraries and the time
@@ -181,8 +181,8 @@ var private = []string{"passwd", "group", "shadow", "gshadow", "hosts", "hostnam
 // makeEtc makes /etc of the new root. It has some of the host's entries, and those of a tree's
 // /etc, if there is one. If alone is set, the host's entries are the certificates, unless the tree
 // has some.
-func makeEtc(root, tree string, alone bool) error {
-	if err := os.Mkdir(root+"/etc", 0o755); err != nil {
+func makeEtc(c *caller, root, tree string, alone bool) error {
+	if err := c.makeFolder(root + "/etc"); err != nil {
 		return err
 	}
 	from := slices.Clone(etc)
@@ -204,14 +204,14 @@ func makeEtc(root, tree string, alone bool) error {
 		if _, err := os.Stat(path); err != nil {
 			continue // this host doesn't have it
 		}
-		if err := os.MkdirAll(root+filepath.Dir(path), 0o755); err != nil {
+		if err := c.makeFolders(root + filepath.Dir(path)); err != nil {
 			return err
 		}
 		real, err := filepath.EvalSymlinks(path)
 		if err != nil {
 			return err
 		}
-		if err := shareEntry(real, root+path); err != nil {
+		if err := shareEntry(c, real, root+path); err != nil {
 			return err
 		}
 	}
@@ -222,12 +222,12 @@ func makeEtc(root, tree string, alone bool) error {
 		"/etc/hosts":         "127.0.0.1 localhost\n",
 		"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 	} {
-		if err := os.WriteFile(root+path, []byte(text), 0o644); err != nil {
+		if err := c.makeFile(root+path, text, 0o644); err != nil {
 			return err
 		}
 	}
 	if tree == "" || !isFolder(tree+"/etc") {
 		return nil
 	}
-	return shareRest(root+"/etc", tree+"/etc", private)
+	return shareRest(c, root+"/etc", tree+"/etc", private)
 }
