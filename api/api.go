@@ -83,7 +83,7 @@ type Reload struct {
 	Time time.Time `json:"time"`
 	// Problem says why the file is not in force; the previous configuration stays.
 	Problem string `json:"problem,omitempty"`
-	// Restart lists the changed parts of the file that come into force with the next start.
+	// Restart lists the changed parts of the file that take effect at the next start.
 	Restart []string `json:"restart,omitempty"`
 }
 

@@ -58,7 +58,7 @@ type AuditDecision struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// An AuditPayload is what the log keeps of arguments, a result or an error text.
+// An AuditPayload is the stored form of arguments, a result or an error text.
 type AuditPayload struct {
 	Digest string `json:"digest"` // keyed, so outsiders can't guess it
 	Size   int64  `json:"size"`   // bytes of the full payload
@@ -91,11 +91,11 @@ type AuditState struct {
 	Root   string      `json:"root"`   // of the Merkle tree, base64
 	Sinks  []AuditSink `json:"sinks"`  // where checkpoints are sent
 	Error  string      `json:"error,omitempty"`
-	// Verifying is how far a verification of the record is that runs now; nil: none runs.
+	// Verifying is the progress of a running verification of the record; nil: none runs.
 	Verifying *AuditProgress `json:"verifying,omitempty"`
 }
 
-// An AuditProgress is how far a verification is.
+// An AuditProgress is the progress of a verification.
 type AuditProgress struct {
 	Leaves int64 `json:"leaves"` // verified so far
 	Size   int64 `json:"size"`

@@ -13,7 +13,7 @@ const (
 	ImageOutdated = "outdated" // the configuration describes other content than was built
 )
 
-// An ImageContent is what an image is built from.
+// An ImageContent lists the sources of an image.
 type ImageContent struct {
 	Python   []string `json:"python,omitempty"`   // modules, from Debian's packages
 	Node     []string `json:"node,omitempty"`     // npm packages

@@ -164,7 +164,7 @@ func (p PolicyFolder) ReadFiles(ctx context.Context) (*PolicyFiles, error) {
 	return get[*PolicyFiles](ctx, p.Client, "/policy/files")
 }
 
-// EditFile changes one file of the policies, and puts the new policies into force. It returns
+// EditFile changes one file of the policies, and applies the new policies. It returns
 // their report.
 func (p PolicyFolder) EditFile(ctx context.Context, e PolicyEdit) (*PolicyReport, error) {
 	body, err := json.Marshal(e)

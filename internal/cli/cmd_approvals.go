@@ -276,7 +276,7 @@ func decideCommand(a *app, verb, what string, approve bool) *cobra.Command {
 }
 
 // describeDecisions reports the outcome of decided requests: the state of their executions. For an
-// approved call that has not been made, it says how to get it made.
+// approved call that has not been made, it says how to make it.
 func (a *app) describeDecisions(ctx context.Context, client *api.Client, decided []api.Approval) error {
 	said := map[string]bool{}
 	for _, r := range decided {

@@ -32,7 +32,7 @@ func configCommand(a *app) *cobra.Command {
 	return c
 }
 
-// checkReport is what `config check -o json` prints.
+// checkReport is the output of `config check -o json`.
 type checkReport struct {
 	File     string           `json:"file"` // empty if there is none
 	OK       bool             `json:"ok"`

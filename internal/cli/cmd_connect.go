@@ -19,7 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/api"
 )
 
-// connection is what `connect -o json` prints.
+// connection is the output of `connect -o json`.
 type connection struct {
 	Upstream string   `json:"upstream"`
 	State    string   `json:"state"`

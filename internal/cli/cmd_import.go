@@ -20,7 +20,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/config/clients"
 )
 
-// importReport is what `import -o json` prints.
+// importReport is the output of `import -o json`.
 type importReport struct {
 	*clients.Import
 	Written string `json:"written,omitempty"` // the file that was written

@@ -19,7 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// initReport is what `init -o json` prints.
+// initReport is the output of `init -o json`.
 type initReport struct {
 	*clients.Import
 	Config    string         `json:"config"`

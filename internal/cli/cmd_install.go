@@ -24,7 +24,7 @@ type installFlags struct {
 	dryRun, keep, project bool
 }
 
-// installReport is what `install -o json` and `uninstall -o json` print.
+// installReport is the output of `install -o json` and `uninstall -o json`.
 type installReport struct {
 	Client   string            `json:"client"`
 	File     string            `json:"file"`

@@ -128,7 +128,7 @@ func addFrom(c *cobra.Command, from *string) {
 	completeWords(c, "from", "list", "public")
 }
 
-// registryReport is what `registry list -o json` prints.
+// registryReport is the output of `registry list -o json`.
 type registryReport struct {
 	Name    string            `json:"list"`
 	Version int64             `json:"version"`

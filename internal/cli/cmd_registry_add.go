@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
 
-// addReport is what `registry add -o json` prints.
+// addReport is the output of `registry add -o json`.
 type addReport struct {
 	Server   string `json:"server"`
 	Version  string `json:"version,omitempty"`

@@ -274,7 +274,7 @@ func failureText(e *api.ProgramError) string {
 	return text
 }
 
-// An execution is what `run --json` prints, with exactly these keys. Unknown values are null.
+// An execution is the output of `run --json`, with exactly these keys. Unknown values are null.
 type execution struct {
 	Execution string            `json:"execution"`
 	Value     json.RawMessage   `json:"value"`

@@ -138,7 +138,7 @@ func (a *app) readSecret(ctx context.Context, name string) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(raw), "\n"), "\r"), nil
 }
 
-// A secretInput is what a user entered at the terminal.
+// A secretInput is a user's input at the terminal.
 type secretInput struct {
 	raw []byte
 	err error

@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
-// statusReport is what `status -o json` prints.
+// statusReport is the output of `status -o json`.
 type statusReport struct {
 	Running    bool                `json:"running"` // a process ran before this command
 	Process    *api.Status         `json:"process"`

@@ -39,7 +39,7 @@ func toolsCommand(a *app) *cobra.Command {
 	return c
 }
 
-// listing is what `tools list -o json` prints.
+// listing is the output of `tools list -o json`.
 type listing struct {
 	Upstreams []api.Upstream `json:"upstreams"`
 	Tools     []api.Tool     `json:"tools"`

@@ -67,7 +67,7 @@ func createFile(name, content string) error {
 	return err
 }
 
-// checkedFolder is what `tools check -o json` prints.
+// checkedFolder is the output of `tools check -o json`.
 type checkedFolder struct {
 	Tools  []checkedTool `json:"tools"`
 	Broken []checkedTool `json:"broken"`

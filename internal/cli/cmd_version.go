@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build is what `version -o json` prints.
+// build is the output of `version -o json`.
 type build struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`

@@ -196,7 +196,7 @@ func shownPath(base string) string {
 	for i, p := range parts {
 		switch {
 		case i == 0, p == "", strings.Contains(p, "${"): // the host; variables are shown by name
-		case secret.Random(p), slices.Contains(announces, strings.ToLower(parts[i-1])):
+		case secret.LooksRandom(p), slices.Contains(announces, strings.ToLower(parts[i-1])):
 			parts[i] = hidden
 		}
 	}

@@ -82,7 +82,7 @@ type Config struct {
 // A Daemon is a complete Biplane process.
 type Daemon struct {
 	cfg       Config
-	reload    *reloader // has the settings in force
+	reload    *reloader // has the current settings
 	log       *slog.Logger
 	store     *store.Store
 	keys      *identity.Keys

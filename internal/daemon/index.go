@@ -36,7 +36,7 @@ type index struct {
 	trees *queue.Cache[*tree, *tree]
 }
 
-// A listed is what an index needs to know of the upstreams.
+// A listed tells an index about the upstreams.
 type listed interface {
 	// WaitReady waits until all upstreams have listed their tools, or can't for now.
 	WaitReady(ctx context.Context)

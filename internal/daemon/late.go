@@ -179,8 +179,8 @@ func (l *lateUpstream) createInner(ctx context.Context) (map[string]string, upst
 	return values, inner, err
 }
 
-// runUntilChange runs the upstream until ctx is done, a secret has another value, or its approval
-// has ended. changed is closed when a secret may have another value.
+// runUntilChange runs the upstream until ctx is done, a secret changes, or its approval
+// has ended. changed is closed when a secret may have changed.
 func (l *lateUpstream) runUntilChange(ctx context.Context, inner upstream.Upstream, values map[string]string,
 	changed <-chan struct{}) error {
 	running, stop := context.WithCancel(ctx)

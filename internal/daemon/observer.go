@@ -57,7 +57,7 @@ func (d observer) RecordSignIn(p tool.Principal, upstream, owner, action string,
 	}, err))
 }
 
-// recordPolicy records that policies came into force or were rejected, if they differ from those
+// recordPolicy records that policies took effect or were rejected, if they differ from those
 // last recorded.
 func (d observer) recordPolicy(ctx context.Context, e *policy.Engine, problem error) {
 	last, err := d.audit.Newest(ctx, audit.KindPolicy)

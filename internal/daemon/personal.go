@@ -158,7 +158,7 @@ func (p *personalUpstream) listInstances() []*instance {
 	return slices.Collect(maps.Values(p.instances))
 }
 
-// checkInstance stops an instance if a secret has another value now, or its approval has ended.
+// checkInstance stops an instance if a secret has changed, or its approval has ended.
 func (p *personalUpstream) checkInstance(ctx context.Context, i *instance, changed <-chan struct{}) {
 	now, err := p.secrets.ResolveOwn(ctx, i.owner, p.name, p.names)
 	if err == nil && maps.Equal(now, i.values) && (p.check == nil || p.check(now) == nil) {

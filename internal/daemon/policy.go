@@ -73,7 +73,7 @@ func (p *policies) CurrentVersion() string { return p.engine.Load().Version() }
 // ListRules implements desk.Rules.
 func (p *policies) ListRules() []policy.Rule { return p.settings.Load().Tools }
 
-// replaceSettings puts the policies of another configuration into force.
+// replaceSettings applies the policies of another configuration.
 func (p *policies) replaceSettings(s *config.Config, e *policy.Engine) error {
 	if err := p.setEngine(e); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (p *policies) replaceSettings(s *config.Config, e *policy.Engine) error {
 	return nil
 }
 
-// setEngine puts an engine into force.
+// setEngine sets the engine in use.
 func (p *policies) setEngine(e *policy.Engine) error {
 	parts := p.parts
 	parts.Policy = e
@@ -149,7 +149,7 @@ func (p *policies) watchFolder(ctx context.Context) {
 	p.applyFolder(ctx, e, err)
 }
 
-// reloadFolder puts the current policies of the folder into force, if there is one. Invalid files
+// reloadFolder applies the current policies of the folder, if there is one. Invalid files
 // are ignored.
 func (p *policies) reloadFolder(ctx context.Context) {
 	p.folder.mu.Lock()
@@ -162,7 +162,7 @@ func (p *policies) reloadFolder(ctx context.Context) {
 	p.applyFolder(ctx, e, err)
 }
 
-// applyFolder puts policies into force, or reports the error why they can't be.
+// applyFolder applies policies, or reports why it can't.
 func (p *policies) applyFolder(ctx context.Context, e *policy.Engine, err error) {
 	if err == nil && e.Version() != p.engine.Load().Version() {
 		if err = p.setEngine(e); err == nil {

@@ -112,7 +112,7 @@ func changeFile(was *api.PolicyFiles, edit api.PolicyEdit) ([]api.PolicyFile, er
 var errPoliciesChanged = &tool.Error{Kind: tool.Conflict, Msg: "the policies have changed since you read them: read " +
 	"them again, and repeat your change"}
 
-// putFile changes a file, and puts the policies into force. Before it does so, it records the
+// putFile changes a file, and applies the policies. Before it does so, it records the
 // change.
 func (p policyEditor) putFile(ctx context.Context, who tool.Principal, edit api.PolicyEdit) error {
 	held := p.d.policies

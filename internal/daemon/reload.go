@@ -19,7 +19,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// reloadable lists the parts of the configuration that come into force without a restart, beside
+// reloadable lists the parts of the configuration that take effect without a restart, beside
 // those with upstreams.
 var reloadable = []string{"$schema", "mcpServers", "policy", "tools", "definitions", "limits", "start_wait", "notify"}
 
@@ -36,7 +36,7 @@ type ConfigSource interface {
 	ReportReload(ended bool)
 }
 
-// A reloader puts changed configurations into force: policies and settings of tools with a new
+// A reloader applies changed configurations: policies and settings of tools with a new
 // gateway, limits, and upstreams. Other parts stay as they were at the start, and the state of the
 // daemon says so. Unchanged parts are untouched: connections, sessions, running programs.
 type reloader struct {
@@ -134,7 +134,7 @@ func (r *reloader) watchFiles(ctx context.Context) {
 	}
 }
 
-// reloadSettings reads the configuration, and puts what has changed into force. An invalid one
+// reloadSettings reads the configuration, and applies its changes. An invalid one
 // changes nothing.
 func (r *reloader) reloadSettings(ctx context.Context) {
 	r.d.cfg.Source.ReportReload(false)
@@ -181,7 +181,7 @@ func (r *reloader) runsFolders() bool { return len(r.d.upstreams.functions.execu
 
 func isFolder(s *source) bool { return s.kind == "folders" }
 
-// replaceSettings puts policies, limits and rules of definitions into force.
+// replaceSettings applies policies, limits and rules of definitions.
 func (r *reloader) replaceSettings(fresh *config.Config) error {
 	next := *r.settings.Load()
 	next.Origin, next.Warnings = fresh.Origin, fresh.Warnings
@@ -214,7 +214,7 @@ func (r *reloader) replaceSettings(fresh *config.Config) error {
 	return nil
 }
 
-// listRestart returns the changed parts that come into force with the next start, sorted.
+// listRestart returns the changed parts that take effect at the next start, sorted.
 func (r *reloader) listRestart(fresh *config.Config) []string {
 	first := r.d.cfg.Settings
 	found := map[string]bool{}

@@ -48,7 +48,7 @@ func (d assembly) newExecutor(door tool.Caller) (err error) {
 	return err
 }
 
-// programTools is what the executor knows about tools.
+// programTools answers the executor's questions about tools.
 type programTools struct {
 	*Daemon
 	resolver *catalog.Resolver

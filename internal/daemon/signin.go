@@ -36,7 +36,7 @@ func serverSignIn(c *config.Server) (cfg oauth.Config, ok bool) {
 	}, c.SignsIn()
 }
 
-// apiSignIn is serverSignIn for an API whose description says where people sign in.
+// apiSignIn is like serverSignIn, for an API whose description says where people sign in.
 func apiSignIn(s *config.Source) (cfg oauth.Config, ok bool) {
 	if s.SignIn == nil {
 		return cfg, false

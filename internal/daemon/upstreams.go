@@ -231,7 +231,7 @@ type places interface {
 	publicURL() string
 }
 
-// A signInObserver is what upstreams need to know and report about sign-ins.
+// A signInObserver passes information about sign-ins from and to upstreams.
 type signInObserver interface {
 	signin.Recorder
 	places

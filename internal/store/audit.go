@@ -446,7 +446,7 @@ func (a *Audit) viewWithoutQueue(ctx context.Context, f func(*record.View) error
 	return a.viewIn(ctx, a.s.read, f)
 }
 
-// viewIn is viewWithoutQueue with the connections of db.
+// viewIn is like viewWithoutQueue, with the connections of db.
 func (a *Audit) viewIn(ctx context.Context, db *sql.DB, f func(*record.View) error) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -456,7 +456,7 @@ func (a *Audit) viewIn(ctx context.Context, db *sql.DB, f func(*record.View) err
 	return f(record.NewView(ctx, tx, a.key, viewDatabase{tx, db, a}, a.archiveFolder()))
 }
 
-// viewDatabase tells a view about the database in its transaction, for as long as the view exists.
+// A viewDatabase implements record.Database for a view, within its transaction.
 type viewDatabase struct {
 	tx    *sql.Tx
 	db    *sql.DB // of tx
@@ -467,7 +467,7 @@ type viewDatabase struct {
 func (d viewDatabase) CheckSchema(ctx context.Context) error { return compareSchema(ctx, d.tx) }
 
 // CheckTable runs SQLite's integrity check on a table, on a connection of its own. So other readers
-// continue, and may see an earlier state of the table. It calls pause again and again.
+// continue, and may see an earlier state of the table. It calls pause repeatedly.
 func (d viewDatabase) CheckTable(ctx context.Context, table string, pause func()) (problems []string, err error) {
 	c, err := d.db.Conn(ctx)
 	if err != nil {

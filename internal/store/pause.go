@@ -13,7 +13,7 @@ import (
 // stepsBetween is the number of pages, or of instructions of SQLite, between two pauses.
 const stepsBetween = 100
 
-// withPauses calls f, whose statements on c call pause again and again. pause may block. The driver
+// withPauses calls f, whose statements on c call pause repeatedly. pause may block. The driver
 // has no method for SQLite's progress handler, so it is set on the driver's handle of the
 // connection. If a later driver has no such handle, statements run without pauses, and a test
 // fails. A connection on which the handler can't be removed was closed by package sql.

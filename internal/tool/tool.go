@@ -128,7 +128,7 @@ type Call struct {
 	Observer Observer
 }
 
-// A Program is what a call has only if a program makes it.
+// A Program has the fields of a call that only calls of programs have.
 type Program struct {
 	Execution string // its execution; empty for a call from outside, and for one of Sandbox
 	// Sandbox is the id of the sandbox of one's own, or of the hosted server, whose processes make

@@ -1,9 +1,9 @@
 package secret
 
-// Random reports whether a part of an address, such as a path segment, looks randomly generated:
-// like a key and not like words and numbers. It is a heuristic for display: a secret that looks
-// like a word is not detected.
-func Random(part string) bool {
+// LooksRandom reports whether a part of an address, such as a path segment, looks randomly
+// generated: like a key and not like words and numbers. It is a heuristic for display: a secret
+// that looks like a word is not detected.
+func LooksRandom(part string) bool {
 	const unbroken = 24 // length of a run of letters and digits that no name has
 	turns, run := 0, 0
 	var last, before byte

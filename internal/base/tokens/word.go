@@ -65,7 +65,7 @@ func firstClass(s string) (class, int) {
 	return findClass(r), size
 }
 
-// spanSize returns the size of the longest start of s whose characters are all in one of the
+// spanSize returns the size of the longest prefix of s whose characters are all in one of the
 // classes.
 func spanSize(s string, in class) int {
 	n := 0

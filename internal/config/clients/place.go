@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 )
 
-// A Machine is where files of clients are looked for.
+// A Machine describes where the files of clients are.
 type Machine struct {
 	OS     string // as runtime.GOOS
 	Home   string

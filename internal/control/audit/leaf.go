@@ -65,7 +65,7 @@ func newDecision(d Decision) decision {
 		Reason: cutText(d.Reason, messageBytes)}
 }
 
-// decoded is what is known of a leaf beside its members once it is decoded.
+// decoded is what decoding a leaf adds to its members.
 type decoded struct {
 	at        time.Time // its time
 	canonical bool      // it is canonical JSON for certain

@@ -52,7 +52,8 @@ func (l *Leaf) EachMember(f func(name, value string)) (seq, begun int64, ok bool
 // return the same bytes.
 func decodePlain(leaf []byte) (*content, bool) { return new(decoding).decodePlain(leaf, string(leaf)) }
 
-// decodePlain is the function decodePlain. text is the leaf; the result's texts share its memory.
+// decodePlain implements the function decodePlain. text is the leaf; the result's texts share its
+// memory.
 func (d *decoding) decodePlain(leaf []byte, text string) (*content, bool) {
 	*d = decoding{}
 	if !isPrintable(leaf, '\\') {

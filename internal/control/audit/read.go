@@ -99,7 +99,7 @@ func (p *Pair) checkDecoded(begun, ended decodedLeaf) string {
 	return ""
 }
 
-// A decodedLeaf is what decode returned for a leaf.
+// A decodedLeaf is the result of decode for a leaf.
 type decodedLeaf struct {
 	content *content
 	err     error

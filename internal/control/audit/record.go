@@ -38,7 +38,7 @@ const (
 	Failed     Outcome = "failed" // it couldn't be done, was refused, or its outcome is unknown: see ErrorKind
 )
 
-// A Subject is what a record is about. Any field may be empty.
+// A Subject is the subject of a record. Any field may be empty.
 type Subject struct {
 	Tool      string // exact path
 	Upstream  string
@@ -56,7 +56,7 @@ type Decision struct {
 	Reason string // one line for users
 }
 
-// An End is how a call ended.
+// An End is the outcome of a call.
 type End struct {
 	Seq       int64 // index of its leaf
 	Time      time.Time

@@ -84,7 +84,7 @@ type Pair struct {
 // resulting text, and all leaves before it, are on the disk.
 //
 // View calls f with a snapshot of the store. ViewWhole is for an f that reads everything, which is
-// slow: other readers don't wait for it. The view's goroutines call PauseWork again and again,
+// slow: other readers don't wait for it. The view's goroutines call PauseWork repeatedly,
 // which may block. Prune deletes the data kept for records before a time, and returns the number of
 // rows deleted.
 type Store interface {

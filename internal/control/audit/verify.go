@@ -81,8 +81,8 @@ func (r *Report) LacksOnlySegments() bool {
 	return !r.OK() && !slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.What != faultArchive })
 }
 
-// A progress is how far the running Verify is. One runs at a time, since it keeps the processors
-// busy.
+// A progress is the progress of the running Verify. One runs at a time, since it keeps the
+// processors busy.
 type progress struct {
 	turn       chan struct{} // has an element while a Verify runs
 	done, size atomic.Int64

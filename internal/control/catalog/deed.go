@@ -5,7 +5,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A deed is what a tool does, or what a query asks for, as far as it is known.
+// A deed is the known action of a tool, or the action that a query asks for.
 type deed uint8
 
 const (

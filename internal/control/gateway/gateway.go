@@ -40,7 +40,7 @@ type Config struct {
 	Turns *queue.Fair
 }
 
-// Credentials are what principals sign in with.
+// Credentials are the credentials of principals.
 type Credentials interface {
 	// ExplainDenial returns why a principal's credential may not use a tool, or "" if it may.
 	ExplainDenial(tool.Principal, *tool.Tool) string

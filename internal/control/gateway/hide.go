@@ -107,9 +107,9 @@ func hideData(ctx context.Context, guard *privacy.Guard, c *tool.Call, r *tool.R
 	return r, nil
 }
 
-// hideOwn is hideData for Biplane's own tools. The output of a program was hidden in its session,
-// before it was truncated. The rest of the result, such as names chosen by programs and people, is
-// hidden here. Definitions of tools that search finds are not data.
+// hideOwn is like hideData, for Biplane's own tools. The output of a program was hidden in its
+// session, before it was truncated. The rest of the result, such as names chosen by programs and
+// people, is hidden here. Definitions of tools that search finds are not data.
 func hideOwn(ctx context.Context, guard *privacy.Guard, c *tool.Call, r *tool.Result, err error) (
 	*tool.Result, error) {
 	s := guard.Sheet(ctx, scope(c))

@@ -477,7 +477,7 @@ func (l *Limiter) appendUses(c *tool.Call, to []use, what Quantity, cost float64
 	return l.appendHostUses("", c, to, what, cost)
 }
 
-// appendHostUses is appendUses for a call that connects to a host, if it isn't empty.
+// appendHostUses is like appendUses, for a call that connects to a host, if it isn't empty.
 func (l *Limiter) appendHostUses(host string, c *tool.Call, to []use, what Quantity, cost float64) []use {
 	add := func(r *Rule) {
 		for _, k := range r.counterKeys(c, host) {

@@ -81,7 +81,7 @@ func schemaFor(arguments string) string {
 	return schemaHead + "type Context = {\n" + fmt.Sprintf(schemaContext, arguments) + "};\n" + schemaActions
 }
 
-// schemaOfAll is schemaFor with the actions other than calls.
+// schemaOfAll is like schemaFor, with the actions other than calls.
 func schemaOfAll(arguments string) string {
 	return schemaFor(arguments) + "type FileContext = {\n" + fmt.Sprintf(schemaContext, "{}") +
 		"};\ntype ConnectContext = {\n" +

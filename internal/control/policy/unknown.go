@@ -78,8 +78,8 @@ var booleanMethods = []string{
 	"greaterThanOrEqual",
 }
 
-// replaceInTest is replaceUnknown for the operators that compare values. It returns nil for other
-// nodes.
+// replaceInTest is like replaceUnknown, for the operators that compare values. It returns nil for
+// other nodes.
 func (u unknownArguments) replaceInTest(n ast.IsNode) (_ ast.IsNode, known bool) {
 	switch n := n.(type) {
 	case ast.NodeTypeEquals:
@@ -134,8 +134,8 @@ func (u unknownArguments) replaceInTest(n ast.IsNode) (_ ast.IsNode, known bool)
 	return nil, false
 }
 
-// replaceInValue is replaceUnknown for the operators whose result may be of any type. Other values,
-// and variables, are known.
+// replaceInValue is like replaceUnknown, for the operators whose result may be of any type. Other
+// values, and variables, are known.
 func (u unknownArguments) replaceInValue(n ast.IsNode) (_ ast.IsNode, known bool) {
 	switch n := n.(type) {
 	case ast.NodeTypeAccess:

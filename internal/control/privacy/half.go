@@ -21,7 +21,8 @@ func withoutHalves(t string) string {
 	}
 	var out strings.Builder
 	kept := 0 // t up to here is in out, or removed
-	// user is where the address begins, or -1. far is the number of characters since its @.
+	// user is the index at which the address begins, or -1. far is the number of characters since
+	// its @.
 	user, far := -1, 0
 	for i, c := range t {
 		switch {

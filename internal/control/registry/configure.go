@@ -363,7 +363,7 @@ func (b *builder) resolveInput(what, name, secretName string, in Input) (string,
 	case set && len(in.Choices) > 0 && !slices.Contains(in.Choices, given):
 		b.failWith("%s is one of %s, not %q", what, cleanText(strings.Join(in.Choices, ", "), 300), cleanText(given,
 			60))
-	case set && secret.Random(given):
+	case set && secret.LooksRandom(given):
 		b.failWith("the value of %s looks like a secret: run `biplane secrets set %s`, and add --secret %s instead of "+
 			"--set", what, nameSecret(secretName, b.server), cleanText(name, 60))
 	case set:

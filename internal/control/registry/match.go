@@ -212,7 +212,7 @@ func (p *Package) statedVersion() string {
 	return i.tag
 }
 
-// approvesImage is approvesVersion, but a digest must be the stated one.
+// approvesImage is like approvesVersion, but a digest must match exactly.
 func (e *Entry) approvesImage(p *Package, version string) bool {
 	if stated := p.statedVersion(); strings.HasPrefix(version, "sha256:") || strings.HasPrefix(stated, "sha256:") {
 		return version == stated

@@ -39,7 +39,7 @@ type Answer struct {
 	Omitted string `json:"omitted,omitempty"`
 }
 
-// An Entry is what is stored about a request.
+// An Entry is the stored state of a request.
 type Entry struct {
 	Request
 	Began  time.Time

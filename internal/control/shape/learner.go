@@ -20,8 +20,9 @@ type Config struct {
 	Store    Store
 	Reader   ValueReader
 	Listener Listener // nil: no one is notified
-	// Off means that results are not read, unless Upstreams has true for the upstream. If it has
-	// false, they are not read, either. What was stored of such upstreams is deleted.
+	// Off turns learning off for the upstreams that are not in Upstreams, which turns it on or off
+	// for single ones. Results of upstreams without learning are not read, and stored observations
+	// of them are deleted.
 	Off       bool
 	Upstreams map[string]bool
 	Every     time.Duration // interval of writes; default 10 s
@@ -92,7 +93,7 @@ type job struct {
 	done   chan<- struct{} // closed when all earlier jobs are done; there is no result then
 }
 
-// A learnedTool is what is known of one tool.
+// A learnedTool holds what is known about one tool.
 type learnedTool struct {
 	Observation
 	last      *tool.Tool // the definition that Digest is of; nil: unknown

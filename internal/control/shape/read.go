@@ -28,7 +28,7 @@ func ReadShape(value json.RawMessage) (*Shape, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s == nil { // nothing of it was read
+	if s == nil { // none of it was read
 		return anyShape(), nil
 	}
 	if !r.ended {

@@ -21,7 +21,7 @@ type Function struct {
 	Files    *vfs.Tree // initial ./workspace; changes are dropped
 }
 
-// A FunctionResult is how a function ended.
+// A FunctionResult is the outcome of a function.
 type FunctionResult struct {
 	Value     json.RawMessage // "null" if Undefined
 	Undefined bool

@@ -340,7 +340,7 @@ func (s *state) addAnswer(path string, value json.RawMessage) error {
 	return s.table.addAnswer(path, value)
 }
 
-// A callOutcome is how a call ended.
+// A callOutcome is the outcome of a call.
 type callOutcome struct {
 	value   json.RawMessage
 	failure *sandbox.GuestError

@@ -10,7 +10,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// Tools is what an Executor knows about tools.
+// Tools answers an Executor's questions about tools.
 type Tools interface {
 	// ToolFiles returns the read-only files of a principal's programs, from path (such as
 	// "tools/github/index.ts") to content.
@@ -106,7 +106,7 @@ func (Unsupervised) RecordStart(string, tool.Principal) {}
 // RecordEnd does nothing.
 func (Unsupervised) RecordEnd(*execution.Execution) {}
 
-// Control is what an Executor asks the control plane.
+// Control is an Executor's view of the control plane.
 type Control interface {
 	// RecordedCalls returns the audit records of the calls of an execution that began at the given
 	// time, newest first. It is used when the execution is recovered.

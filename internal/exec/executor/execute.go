@@ -166,7 +166,7 @@ func (x *Executor) await(ctx context.Context, r *run, c *tool.Call, held <-chan 
 	return res, nil
 }
 
-// awaitEnd waits until r has ended, or for as long as the caller of c waits.
+// awaitEnd waits until r has ended, or the caller of c stops waiting.
 func (x *Executor) awaitEnd(ctx context.Context, r *run, c *tool.Call, held <-chan struct{}) error {
 	answerBy := time.NewTimer(x.cfg.AnswerWithin)
 	defer answerBy.Stop()

@@ -232,8 +232,8 @@ func (r *run) resumeFrom(st *journal.History) {
 	r.clock.chargeTime(st.Own())
 }
 
-// resumeToEnd is runToEnd for a recovered run. wait waits for its turn in its session; nil: it has
-// none.
+// resumeToEnd is like runToEnd, for a recovered run. wait waits for its turn in its session; nil:
+// it has none.
 func (r *run) resumeToEnd(a arguments, wait func(context.Context) (*live.Hold, error)) {
 	r.history.RecordResume()
 	r.history.Update(func(rec *journal.Record) {

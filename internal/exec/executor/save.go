@@ -12,8 +12,8 @@ import (
 )
 
 // settle ends a program with respect to its session. Its results are stored before the program is
-// reported as successful; if it failed, they are discarded. err is how the program ended in its
-// sandbox; settle returns how it ended overall.
+// reported as successful; if it failed, they are discarded. err is the outcome of the program in
+// its sandbox; settle returns how it ended overall.
 func (r *run) settle(err error) error {
 	well := err == nil && r.hasSucceeded()
 	switch {

@@ -116,7 +116,7 @@ func (s *state) startRunning(missing []string, origin live.Origin) {
 	s.exec.State, s.exec.Missing, s.exec.Rebuilt = execution.Running, missing, rebuilt
 }
 
-// A status is what an execution is doing at the moment.
+// A status is the current activity of an execution.
 type status struct {
 	state    execution.State
 	tier     tool.Tier      // of its sandbox

@@ -108,7 +108,7 @@ func (s *suspension) checkIn(d time.Duration) {
 	s.setTimer(d)
 }
 
-// setTimer is checkIn for callers that hold s.mu.
+// setTimer is like checkIn, for callers that hold s.mu.
 func (s *suspension) setTimer(d time.Duration) {
 	if s.allowed && s.timer != nil {
 		s.timerSet = true

@@ -9,7 +9,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An exportInfo is what the runtime reports about an export. It comes from the folder's code, so it
+// An exportInfo is the runtime's report about an export. It comes from the folder's code, so it
 // is not trusted.
 type exportInfo struct {
 	Name        string          `json:"name"`

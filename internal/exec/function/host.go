@@ -15,7 +15,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// MaxDepth is how deep calls of tools of folders may be nested.
+// MaxDepth is the maximum nesting of calls of tools of folders.
 const MaxDepth = 4
 
 // A Runner runs functions; *executor.Executor is one.

@@ -16,7 +16,7 @@ type parameter struct {
 	fields   []string // the names in a destructured object; nil: it has a name of its own
 }
 
-// A signature is what the text of a file says about a function.
+// A signature is a function's signature, as read from the text of a file.
 type signature struct {
 	params []parameter
 	doc    docComment

@@ -86,7 +86,7 @@ type Planned struct {
 	At   int64           `json:"at"`   // time of day at the start, in milliseconds since 1970
 }
 
-// An End is how an execution ended.
+// An End is the outcome of an execution.
 type End struct {
 	State     State           `json:"state"`
 	Execution json.RawMessage `json:"execution,omitempty"` // in the form of biplane run --json

@@ -8,8 +8,8 @@ type Task struct {
 	Principal string
 	Profile   string // of the client; empty: none
 	Created   time.Time
-	TTL       time.Duration // how long it is kept since it was created
-	Grace     time.Duration // how long it is kept since its end at least
+	TTL       time.Duration // how long it is kept after its creation
+	Grace     time.Duration // how long it is kept at least after its end
 
 	// The state of the execution, which SaveTask ignores.
 	State State

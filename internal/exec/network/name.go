@@ -42,7 +42,7 @@ func errHost(s string) error {
 		"numbers", s)
 }
 
-// A target is where a connection goes.
+// A target is the destination of a connection.
 type target struct {
 	host string // canonical
 	port int

@@ -32,17 +32,17 @@ type service struct {
 	counts counts
 }
 
-// counts are what was refused and asked for since a time. They begin again after countWindow: a
+// counts limit refusals and questions about names. They are reset after countWindow, since a
 // machine may run for a long time.
 type counts struct {
 	since    time.Time
 	refusals map[string]bool // names that were recorded as refused
 	refused  int
 	names    int                // questions about names that policy answered
-	known    map[string]verdict // what it answered lately
+	known    map[string]verdict // its latest answers
 }
 
-// A verdict is what policy answered about a name, and when.
+// A verdict is the answer of policy about a name, and its time.
 type verdict struct {
 	reaches bool
 	when    time.Time

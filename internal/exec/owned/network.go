@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An egressState is what a sandbox knows of its network. Sandboxes.mu guards it.
+// An egressState is the state of a sandbox's network. Sandboxes.mu guards it.
 type egressState struct {
 	user    tool.Principal   // who used the sandbox last: connections are made on their behalf
 	traffic *traffic.Traffic // of its processes; nil: none

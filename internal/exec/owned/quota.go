@@ -14,7 +14,7 @@ import (
 // maxSpared is the number of measurements that are left out in a row while files are removed.
 const maxSpared = 10
 
-// A usage is how much a sandbox's files occupy.
+// A usage is the disk space of a sandbox's files.
 type usage struct {
 	bytes int64
 	files int

@@ -27,7 +27,7 @@ type imported struct {
 	at        int       // offset in the compiled code
 }
 
-// A mode is how to read a source.
+// A mode selects how to read a source.
 type mode struct {
 	loader  api.Loader
 	session bool

@@ -125,7 +125,7 @@ func (b *bundled) locateFrame(stack string) (at Place, ok bool) {
 	return at, false
 }
 
-// decodeFileMappings is decodeMappings for a map of several files.
+// decodeFileMappings is like decodeMappings, for a map of several files.
 func decodeFileMappings(s string) [][]fileSegment {
 	var lines [][]fileSegment
 	var file, line, srcCol int

@@ -13,7 +13,7 @@ const (
 	maxKept   = 16 << 10 // maximum bytes of a cached text; a larger program takes long to run, too
 )
 
-// A cache holds the programs prepared last. Agents send small programs again and again, and
+// A cache holds the programs prepared last. Agents send small programs repeatedly, and
 // preparing one takes longer than running it.
 type cache struct {
 	mu    sync.Mutex

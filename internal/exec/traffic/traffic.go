@@ -137,7 +137,7 @@ func (t *Traffic) removeConnection(c *connection) {
 }
 
 // checkAgain ends the connections that are no longer permitted: a key was revoked or has expired,
-// or the policies are others.
+// or the policies have changed.
 func (t *Traffic) checkAgain() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -157,6 +157,6 @@ func measureRate(ctx context.Context, name string, workers int, d time.Duration,
 	return numberFigure(name, all...), nil
 }
 
-// busyWorkers returns the number of goroutines that keep all cores busy, if each waits for answers
-// at times.
+// busyWorkers returns the number of goroutines that keep all cores busy, although each sometimes
+// waits for answers.
 func busyWorkers() int { return 4 * runtime.GOMAXPROCS(0) }

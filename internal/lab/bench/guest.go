@@ -53,7 +53,7 @@ func runOnce(ctx context.Context, box sandbox.Sandbox, p *program.Program) (valu
 	return runWithTraffic(ctx, box, p, nil)
 }
 
-// runWithTraffic is runOnce for a program with connections.
+// runWithTraffic is like runOnce, for a program with connections.
 func runWithTraffic(ctx context.Context, box sandbox.Sandbox, p *program.Program, t sandbox.Traffic) (value string,
 	at time.Time, err error) {
 	line, err := encodeRun(p)

@@ -23,7 +23,7 @@ type UpstreamsConfig struct {
 	Quick  bool        // a few rounds only
 }
 
-// An UpstreamsReport is what Biplane saves with the user's own servers.
+// An UpstreamsReport reports the savings with the user's own servers.
 type UpstreamsReport struct {
 	Upstreams []UpstreamCost `json:"upstreams"`
 	// Tokens of the definitions that a model reads: of all tools, and of Biplane's own.
@@ -35,7 +35,7 @@ type UpstreamsReport struct {
 	Latency []Latency     `json:"latency_ms"`
 }
 
-// An UpstreamCost is what the definitions of one server cost.
+// An UpstreamCost is the cost of the definitions of one server.
 type UpstreamCost struct {
 	Name   string `json:"name"`
 	State  string `json:"state"`

@@ -23,7 +23,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
-// A release is what is made.
+// A release is a release to build.
 type release struct {
 	version string    // v1.2.3
 	made    time.Time // of the commit

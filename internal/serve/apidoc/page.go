@@ -26,7 +26,7 @@ func PagePolicy() string {
 		"'; frame-ancestors 'none'; base-uri 'none'"
 }
 
-// A pageData is what the template of the page shows.
+// A pageData is the data of the page's template.
 type pageData struct {
 	Info     info
 	Accesses []Access

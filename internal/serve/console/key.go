@@ -12,7 +12,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A keysData is what the page of API keys shows.
+// A keysData is the data of the page of API keys.
 type keysData struct {
 	Keys   []api.Key
 	Groups []group

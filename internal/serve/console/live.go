@@ -53,7 +53,7 @@ type liveView struct {
 	next     *reading      // the last one that was begun; nil: it has ended
 }
 
-// A change is what live pages receive.
+// A change is a change that is sent to live pages.
 type change struct {
 	version string
 	event   []byte // empty: nothing is sent
@@ -159,7 +159,7 @@ func (t *liveViews) pausePages(view *liveView) time.Duration {
 	return t.pauseOf(view)
 }
 
-// pauseOf is pausePages for callers that hold t.mu.
+// pauseOf is like pausePages, for callers that hold t.mu.
 func (t *liveViews) pauseOf(view *liveView) time.Duration {
 	return pauseStream(view.took, len(t.all), t.pages)
 }

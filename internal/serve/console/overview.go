@@ -17,7 +17,7 @@ const (
 	overviewTime = 5 * time.Second
 )
 
-// A stateCount is how many things are in a state.
+// A stateCount is a count of the items in a state.
 type stateCount struct {
 	State string
 	Count int

@@ -18,7 +18,7 @@ const (
 	editPolicyRoute = "PUT /policy/files"
 )
 
-// A policyEdit is what the page of a policy file shows.
+// A policyEdit is the data of the page of a policy file.
 type policyEdit struct {
 	*api.PolicyFiles
 	Name, Text string // of the file that is edited

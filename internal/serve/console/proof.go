@@ -8,7 +8,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A proofData is what the page of a proof shows.
+// A proofData is the data of the page of a proof.
 type proofData struct {
 	Record string // whose proof it is; empty: the proof was pasted
 	Proof  string

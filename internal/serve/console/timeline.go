@@ -15,7 +15,7 @@ const (
 	placeBytes    = 16
 )
 
-// A place is where in its program a call was made, and how many lines were logged before.
+// A place is the place of a call in its program, and the number of lines logged before.
 type place struct{ line, lines int }
 
 // A timeline holds the places of the calls of an execution that has ended, by number. They come

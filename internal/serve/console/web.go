@@ -90,7 +90,7 @@ func parseTemplates() *template.Template {
 	}).ParseFS(files, "pages/*.html"))
 }
 
-// An Access is how callers on one listener are identified.
+// An Access describes how callers on one listener are identified.
 type Access struct {
 	SignIn bool // people sign in; otherwise the gate identifies them without
 	Gate   Gate
@@ -344,7 +344,7 @@ type link struct {
 	Current    bool
 }
 
-// A frame is what all templates see.
+// A frame is the data of all templates.
 type frame struct {
 	Who      tool.Principal
 	SignedIn bool

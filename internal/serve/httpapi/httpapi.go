@@ -62,7 +62,7 @@ type Config struct {
 	Log *slog.Logger // nil discards
 }
 
-// Upkeep is what keeps and deletes the data of requests.
+// Upkeep keeps and deletes the data of requests.
 type Upkeep struct {
 	Repeats *repeat.Log // answers to requests with an idempotency key; nil: such requests are refused
 	Pruner  Pruner

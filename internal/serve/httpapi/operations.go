@@ -12,10 +12,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/serve/apidoc"
 )
 
-// documentPath is where the OpenAPI document is.
+// documentPath is the path of the OpenAPI document.
 const documentPath = api.Prefix + "/openapi.json"
 
-// pagePath is where the document is as a page for people.
+// pagePath is the path of the document as a page for people.
 const pagePath = api.Prefix + "/docs"
 
 // A documentText is the OpenAPI document and its page, which are written on first use.

@@ -7,7 +7,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/identity"
 )
 
-// An access is what a route requires of its callers. All but anyone and owner have a row in needs.
+// An access is the requirement of a route on its callers. All but anyone and owner have a row in
+// needs.
 type access int
 
 const (

@@ -359,7 +359,7 @@ type writer struct {
 	http.ResponseWriter
 	limit    time.Duration
 	before   func(http.Header) // called once, before the header is written
-	answer   []byte            // how the event with the answer begins, up to its result; nil: unknown
+	answer   []byte            // start of the event with the answer, up to its result; nil: unknown
 	answered bool              // the last event written was the answer
 	deadline time.Time         // of writes; zero: none
 }

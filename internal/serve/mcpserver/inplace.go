@@ -252,7 +252,7 @@ func (a *formCall) callWithForm(ctx context.Context, c *tool.Call) (*tool.Result
 // errNext ends a call that will be repeated with an answer. Its kind leaves the request pending.
 var errNext = errors.New("the call is made again with an answer")
 
-// An answerKind is how a form was answered.
+// An answerKind is the kind of answer to a form.
 type answerKind int
 
 const (

@@ -57,7 +57,7 @@ func encodeCapabilities(c *mcp.ClientCapabilities) json.RawMessage {
 // stateMark begins the requestState of parked calls. Forms about approvals use another mark.
 const stateMark = "ask_"
 
-// A followUp is what a request of 2026-07-28 says about earlier requests.
+// A followUp is the part of a request of 2026-07-28 that refers to earlier requests.
 type followUp struct {
 	state   string
 	answers mcp.InputResponseMap
@@ -152,8 +152,8 @@ func (a *talks) addTalk(state string, t *talk) bool {
 	return true
 }
 
-// takeTalk removes a parked call, and returns nil unless it is the principal's and of the same
-// content.
+// takeTalk removes and returns a parked call. It returns nil if the call belongs to another
+// principal or has another content.
 func (a *talks) takeTalk(state, principal, digest string) *talk {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -279,8 +279,8 @@ func (s *Server) continueTalk(ctx context.Context, like *talk, f followUp) (mcp.
 	return s.awaitTalk(ctx, t)
 }
 
-// awaitTalk returns the result of a call, or what it asks. If the client leaves or is cut off, the
-// call ends.
+// awaitTalk waits for the result of a call, or for its next question. If the client leaves or is
+// cut off, the call ends.
 func (s *Server) awaitTalk(ctx context.Context, t *talk) (mcp.Result, error) {
 	if c := clientOf(ctx); c != nil {
 		defer context.AfterFunc(c.ctx, func() { t.cancel(context.Canceled) })()

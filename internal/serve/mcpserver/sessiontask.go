@@ -63,7 +63,7 @@ func moveTaskParams(method string, params json.RawMessage) json.RawMessage {
 	return params
 }
 
-// moveInBody is moveTaskParams for a whole message.
+// moveInBody is like moveTaskParams, for a whole message.
 func moveInBody(body []byte, e envelope) []byte {
 	if e.method != "tools/call" && e.method != listenMethod {
 		return body

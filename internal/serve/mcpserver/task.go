@@ -78,7 +78,7 @@ type task struct {
 	id    string
 	owner tool.Principal
 	talk  *talk
-	ttl   time.Duration      // how long the client wants it to be kept, since it was created
+	ttl   time.Duration      // how long the client wants it to be kept after its creation
 	grace time.Duration      // how long it is kept after its end at least
 	home  *mcp.ServerSession // that is notified of its states; nil: none
 	again bool               // an earlier process had it
@@ -293,7 +293,7 @@ func (a *tasks) followTask(k *task) {
 	k.announce()
 }
 
-// lifetime returns how long a task that ends at a time is kept, since it was created.
+// lifetime returns how long a task that ends at a time is kept after its creation.
 func (k *task) lifetime(end time.Time) time.Duration { return max(k.ttl, end.Sub(k.created)+k.grace) }
 
 // isFailure reports whether a result has isError set.

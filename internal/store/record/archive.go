@@ -104,7 +104,7 @@ func (v *View) readLeaf(r *leafRow) audit.Leaf {
 	return l
 }
 
-// keepLeaf is readLeaf for a leaf that is kept.
+// keepLeaf is like readLeaf, for a leaf that is kept.
 func (v *View) keepLeaf(r *leafRow) audit.Leaf {
 	l := v.readLeaf(r)
 	l.Data = slices.Clone(l.Data)

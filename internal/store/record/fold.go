@@ -48,7 +48,7 @@ var (
 	newestFolds = appendTexts(slices.Clip(newerFolds), memberTexts...)
 )
 
-// memberTexts are what most leaves have between the values of their members. A text that begins
+// memberTexts are the usual texts between the values of a leaf's members. A text that begins
 // with another one comes first.
 var memberTexts = []string{
 	// the beginning of a call

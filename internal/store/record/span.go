@@ -240,7 +240,7 @@ func (f *facts) addMark(m uint32) {
 	}
 }
 
-// factsOfLeaf is factsOf for a leaf that may be decoded.
+// factsOfLeaf is like factsOf, for a leaf that may be decoded.
 func factsOfLeaf(l *audit.Leaf) (f facts, ok bool) {
 	f.seq, f.begun, ok = l.EachMember(func(name, value string) {
 		switch name {

@@ -20,7 +20,7 @@ import (
 // A View implements audit.View. It is only used during the call that it is created for, so it holds
 // the context.
 type View struct {
-	// Pace is called again and again by the goroutines of long work, if it is not nil. It may
+	// Pace is called repeatedly by the goroutines of long work, if it is not nil. It may
 	// block.
 	Pace interface{ PauseWork(context.Context) }
 
@@ -39,7 +39,7 @@ type Database interface {
 	// CheckSchema compares the database's schema with the expected one.
 	CheckSchema(ctx context.Context) error
 	// CheckTable returns what SQLite's integrity check finds wrong with a table. It may be called
-	// while the view is used. It calls pause again and again.
+	// while the view is used. It calls pause repeatedly.
 	CheckTable(ctx context.Context, table string, pause func()) (problems []string, err error)
 	// Witness returns what the witness knows about v, or nil if no witness is required.
 	Witness(ctx context.Context, v *View) (*Known, error)
@@ -195,7 +195,7 @@ func (v *View) eachRow(query string, f func(scan func(...any) error) error, args
 	return v.scanRows(rows, err, f)
 }
 
-// eachRowOf is eachRow for a prepared query.
+// eachRowOf is like eachRow, for a prepared query.
 func (v *View) eachRowOf(query *sql.Stmt, f func(scan func(...any) error) error, args ...any) error {
 	rows, err := query.QueryContext(v.ctx, args...)
 	return v.scanRows(rows, err, f)

@@ -23,8 +23,8 @@ const (
 	notifyTimeout = 10 * time.Second
 )
 
-// An httpLink is what the two HTTP transports share: the address of a server, the headers of every
-// request to it, and the rules for where those headers may be sent.
+// An httpLink is the common part of the two HTTP transports: the address of a server, the headers
+// of every request to it, and the rules for where those headers may be sent.
 type httpLink struct {
 	client *http.Client
 	own    *http.Transport // owned by the link, which closes it; nil if the client was given

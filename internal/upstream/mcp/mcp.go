@@ -73,7 +73,7 @@ type Config struct {
 	pace pace // the zero value is the usual pace
 }
 
-// OwnCredentials is what differs for a server that is used with the credentials of one principal.
+// OwnCredentials configures a server that is used with the credentials of one principal.
 type OwnCredentials struct {
 	// Advice is for users whose credentials the server refuses; empty: run biplane connect.
 	Advice string

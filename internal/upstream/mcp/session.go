@@ -46,7 +46,7 @@ type message struct {
 	abort   context.CancelFunc // set by send if a single exchange can be aborted; may be nil
 }
 
-// asking is what decides on the questions of a server.
+// asking has the settings for questions of a server.
 type asking struct {
 	questions bool // the server may ask the clients of calls, before 2026-07-28
 	local     bool // the server is on this machine or in a private network

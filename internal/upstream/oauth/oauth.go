@@ -53,7 +53,7 @@ type Config struct {
 	ClientName string       // name sent to servers; "" is Biplane
 	HTTPClient *http.Client // its transport is used, for example with other certificates; nil uses a new one
 	Log        *slog.Logger // nil discards
-	Mask       *mask.Masker // is given the credentials; may be nil
+	Mask       *mask.Masker // receives the credentials; may be nil
 }
 
 // A Store stores sign-ins: text by upstream and resource. A revision identifies one state of an

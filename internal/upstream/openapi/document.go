@@ -44,7 +44,7 @@ type document struct {
 	ctx    context.Context // of the load
 }
 
-// A target is what a reference names.
+// A target is the target of a reference.
 type target struct{ file, pointer string }
 
 // loadDocument reads and parses a document. Swagger 2.0 is converted. The other files are read when

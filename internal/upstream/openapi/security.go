@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/upstream/web"
 )
 
-// A Credential is what the configuration has for one security scheme of a document.
+// A Credential is the configured credential for one security scheme of a document.
 type Credential = web.Credential
 
 // A scheme is a security scheme of a document.

@@ -15,7 +15,7 @@ import (
 // maxToken is the maximum size of a token answer, in bytes.
 const maxToken = 256 << 10
 
-// A Credential is what the configuration has for an API, or for one of its security schemes.
+// A Credential is the configured credential for an API, or for one of its security schemes.
 type Credential struct {
 	Value              string // of an API key, or a token
 	Username, Password string // for basic authentication

@@ -58,7 +58,7 @@ func IsSecret(name, value string) bool {
 		return true
 	}
 	return len(value) >= MinUnnamed && !words().MatchString(value) && !isSentence(value) &&
-		(secret.Random(value) || !namesPlain().MatchString(name))
+		(secret.LooksRandom(value) || !namesPlain().MatchString(name))
 }
 
 // IsSecretVariable reports whether the value of an environment variable that the configuration
@@ -73,7 +73,7 @@ func IsSecretVariable(name, value string) bool {
 	case strings.Contains(value, "://"):
 		return true
 	case namesPlain().MatchString(name):
-		return secret.Random(value)
+		return secret.LooksRandom(value)
 	}
 	return len(value) >= MinUnnamed && !slices.Contains(common, strings.ToLower(value))
 }
@@ -95,7 +95,7 @@ func isOrdinary(v string) bool {
 		len(v) > 2 && v[1] == ':' && v[2] == '\\':
 		return !slices.ContainsFunc(strings.FieldsFunc(v, func(r rune) bool {
 			return r == '/' || r == '\\'
-		}), secret.Random)
+		}), secret.LooksRandom)
 	}
 	if _, err := mail.ParseAddress(v); err == nil {
 		return true
@@ -119,7 +119,7 @@ func isSentence(v string) bool {
 		return false
 	}
 	return !slices.ContainsFunc(all, func(w string) bool {
-		return secret.Random(w) || strings.ContainsFunc(w, unicode.IsDigit)
+		return secret.LooksRandom(w) || strings.ContainsFunc(w, unicode.IsDigit)
 	})
 }
 
@@ -146,22 +146,22 @@ func Credentials(address string) (out []string) {
 	}
 	if password, has := u.User.Password(); has {
 		out = append(out, password)
-	} else if u.User != nil && secret.Random(u.User.Username()) {
+	} else if u.User != nil && secret.LooksRandom(u.User.Username()) {
 		out = append(out, u.User.Username())
 	}
 	for name, values := range u.Query() {
 		for _, v := range values {
-			if IsSecret(name, v) || secret.Random(v) {
+			if IsSecret(name, v) || secret.LooksRandom(v) {
 				out = append(out, v)
 			}
 		}
 	}
 	for part := range strings.SplitSeq(u.Path, "/") {
-		if secret.Random(part) {
+		if secret.LooksRandom(part) {
 			out = append(out, part)
 		}
 	}
-	if secret.Random(u.Fragment) {
+	if secret.LooksRandom(u.Fragment) {
 		out = append(out, u.Fragment)
 	}
 	return out

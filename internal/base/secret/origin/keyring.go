@@ -24,7 +24,7 @@ type Keyring struct {
 	from keys
 }
 
-// keys are what a keyring has.
+// keys are the entries of a keyring.
 type keys interface {
 	// getKey returns a secret, or keyring.ErrNotFound.
 	getKey(name string) (string, error)

@@ -70,7 +70,7 @@ func (l *Ledger) Send(ctx context.Context) { l.sender.Run(ctx) }
 type maker struct {
 	ledger *Ledger
 	turn   chan struct{}   // has capacity 1: its holder may use last
-	last   sink.Checkpoint // zero: none was made
+	last   sink.Checkpoint // zero: none yet
 }
 
 // MakeCheckpoint returns a checkpoint, or the last one again if the log hasn't grown.

@@ -52,7 +52,7 @@ type Keys interface {
 	List() []identity.Key
 }
 
-// SignIn is how users can sign in.
+// SignIn describes how users sign in.
 type SignIn struct {
 	Keys    bool // with an API key
 	Issuers bool // with a token of an external issuer, which may know any user and group

@@ -29,19 +29,19 @@ type value struct {
 	open   bool // an object or array may have additional, unknown elements: spreads, computed keys
 }
 
-// arguments checks the arguments of a tool call.
-func (c *checker) arguments(e *ast.CallExpression, entry tool.Entry, args []ast.Expression, s *scope) {
+// checkArguments checks the arguments of a tool call.
+func (c *checker) checkArguments(e *ast.CallExpression, entry tool.Entry, args []ast.Expression, s *scope) {
 	v := &value{at: int(e.Idx0()) - 1, kind: "object", exact: true, fields: map[string]*value{}}
 	if len(args) > 0 {
 		if _, spread := args[0].(*ast.SpreadElement); spread {
 			return
 		}
 		c.checkAwaited(args[0], s, "which can't be an argument")
-		v = c.value(args[0], s, 0)
+		v = c.valueOf(args[0], s, 0)
 	}
 	switch {
 	case len(args) > 1, v.kind != "" && v.kind != "null" && v.kind != "object":
-		c.positions(v, entry, args, s)
+		c.checkPositions(v, entry, args, s)
 		return
 	case v.kind != "object": // null counts as no arguments
 		return
@@ -86,8 +86,8 @@ func (v *value) MarshalJSON() ([]byte, error) {
 
 const maxLiteral = 30 // maximum nesting of literals
 
-// value determines what is known about an expression.
-func (c *checker) value(e ast.Expression, s *scope, depth int) *value {
+// valueOf determines what is known about an expression.
+func (c *checker) valueOf(e ast.Expression, s *scope, depth int) *value {
 	v := &value{at: int(e.Idx0()) - 1}
 	if depth > maxLiteral {
 		return v
@@ -110,15 +110,15 @@ func (c *checker) value(e ast.Expression, s *scope, depth int) *value {
 			v.kind = "string"
 		}
 	case *ast.ArrayLiteral:
-		c.array(v, e, s, depth)
+		c.addItems(v, e, s, depth)
 	case *ast.ObjectLiteral:
-		c.fields(v, e, s, depth)
+		c.addFields(v, e, s, depth)
 	case *ast.Identifier: // only scalar constants: the contents of an object may have changed
 		if b := s.lookup(e.Name.String()); b != nil && b.init != nil && len(b.keys) == 0 {
 			switch b.init.(type) {
 			case *ast.NullLiteral, *ast.BooleanLiteral, *ast.StringLiteral, *ast.NumberLiteral, *ast.TemplateLiteral:
 				at := v.at
-				v = c.value(b.init, b.scope, depth+1)
+				v = c.valueOf(b.init, b.scope, depth+1)
 				v.at = at
 			}
 		}
@@ -145,7 +145,7 @@ func (v *value) number(n *ast.NumberLiteral, sign float64) {
 	}
 }
 
-func (c *checker) array(v *value, e *ast.ArrayLiteral, s *scope, depth int) {
+func (c *checker) addItems(v *value, e *ast.ArrayLiteral, s *scope, depth int) {
 	v.kind, v.exact = "array", true
 	for _, x := range e.Value {
 		if x == nil {
@@ -156,13 +156,13 @@ func (c *checker) array(v *value, e *ast.ArrayLiteral, s *scope, depth int) {
 			v.exact, v.open = false, true
 			continue
 		}
-		item := c.value(x, s, depth+1)
+		item := c.valueOf(x, s, depth+1)
 		v.exact = v.exact && item.exact
 		v.items = append(v.items, item)
 	}
 }
 
-func (c *checker) fields(v *value, e *ast.ObjectLiteral, s *scope, depth int) {
+func (c *checker) addFields(v *value, e *ast.ObjectLiteral, s *scope, depth int) {
 	v.kind, v.exact, v.fields = "object", true, map[string]*value{}
 	put := func(key string, at int, x *value) {
 		if key == "__proto__" || key == "toJSON" {
@@ -178,7 +178,7 @@ func (c *checker) fields(v *value, e *ast.ObjectLiteral, s *scope, depth int) {
 	for _, p := range e.Value {
 		switch p := p.(type) {
 		case *ast.PropertyShort:
-			put(p.Name.Name.String(), int(p.Idx0())-1, c.value(&p.Name, s, depth+1))
+			put(p.Name.Name.String(), int(p.Idx0())-1, c.valueOf(&p.Name, s, depth+1))
 		case *ast.PropertyKeyed:
 			key, ok := p.Key.(*ast.StringLiteral)
 			if !ok || p.Computed || p.Kind != ast.PropertyKindValue {
@@ -186,7 +186,7 @@ func (c *checker) fields(v *value, e *ast.ObjectLiteral, s *scope, depth int) {
 				continue
 			}
 			c.checkAwaited(p.Value, s, "which can't be an argument")
-			put(key.Value.String(), int(p.Key.Idx0())-1, c.value(p.Value, s, depth+1))
+			put(key.Value.String(), int(p.Key.Idx0())-1, c.valueOf(p.Value, s, depth+1))
 		default:
 			v.exact, v.open = false, true
 		}

@@ -30,16 +30,16 @@ func CallsUndeclared(source string) bool {
 			continue
 		}
 		seen[name] = true
-		if len(seen) > mostCalled || !mentionedUncalled(source, name) {
+		if len(seen) > mostCalled || !occursOutsideCalls(source, name) {
 			return true
 		}
 	}
 	return false
 }
 
-// mentionedUncalled reports whether a name occurs in a program other than in calls, for example in
+// occursOutsideCalls reports whether a name occurs in a program other than in calls, for example in
 // a declaration: function f(, def f(, f = ..., { f }.
-func mentionedUncalled(source, name string) bool {
+func occursOutsideCalls(source, name string) bool {
 	for at := 0; ; {
 		i := strings.Index(source[at:], name)
 		if i < 0 {

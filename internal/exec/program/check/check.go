@@ -112,7 +112,7 @@ func (x *Index) Check(code Code) (r Report, ok bool) {
 		return Report{}, true
 	}
 	if !slices.Contains(code.Declared, Anything) {
-		c.unknownSpaces()
+		c.reportUnknownSpaces()
 	}
 	sort.SliceStable(c.found, func(i, j int) bool { return c.found[i].At < c.found[j].At })
 	c.found = slices.CompactFunc(c.found, func(a, b Problem) bool { return a.At == b.At })
@@ -120,8 +120,8 @@ func (x *Index) Check(code Code) (r Report, ok bool) {
 		Reads: c.listReads()}, true
 }
 
-// attempt records a path that is not a tool.
-func (c *checker) attempt(path string) {
+// recordAttempt records a path that is not a tool.
+func (c *checker) recordAttempt(path string) {
 	if len(c.attempts) < MaxAttempts && !slices.Contains(c.attempts, path) {
 		c.attempts = append(c.attempts, path)
 	}
@@ -152,7 +152,7 @@ func (x *Index) walk(code Code) *checker {
 	for _, name := range code.Declared {
 		outside.add(name)
 	}
-	c.statements(code.Tree.Body, outside)
+	c.walkStatements(code.Tree.Body, outside)
 	return c
 }
 
@@ -185,8 +185,8 @@ func (c *checker) reportAt(off int, format string, a ...any) {
 	}
 }
 
-// call checks a call and walks it.
-func (c *checker) call(e *ast.CallExpression, s *scope) {
+// checkCall checks a call and walks it.
+func (c *checker) checkCall(e *ast.CallExpression, s *scope) {
 	m := c.meaning(e.Callee, s, 0)
 	switch m.sense {
 	case oneTool, caller, finder:
@@ -197,17 +197,17 @@ func (c *checker) call(e *ast.CallExpression, s *scope) {
 	before := c.tolerant
 	switch m.sense {
 	case oneTool:
-		c.toolCall(e, m.path(), e.ArgumentList, s)
+		c.checkToolCall(e, m.path(), e.ArgumentList, s)
 	case caller:
-		c.callTool(e, s)
+		c.checkCallTool(e, s)
 	}
 	c.passResults(e, m, s)
 	switch callee := e.Callee.(type) {
 	case *ast.Identifier:
 	case *ast.DotExpression:
-		c.property(callee.Left, callee.Identifier.Name.String(), s)
+		c.checkProperty(callee.Left, callee.Identifier.Name.String(), s)
 		c.readField(callee.Left, callee.Identifier.Name.String(), int(callee.Identifier.Idx0())-1, s)
-		if !c.spaceCall(callee, s) {
+		if !c.recordSpaceCall(callee, s) {
 			switch callee.Identifier.Name {
 			case "catch", "allSettled", "any": // errors of the receiver and of the arguments are caught
 				c.tolerant = true
@@ -221,19 +221,20 @@ func (c *checker) call(e *ast.CallExpression, s *scope) {
 			c.walkOperand(callee.Left, s)
 		}
 	default:
-		c.expression(e.Callee, s)
+		c.walkExpression(e.Callee, s)
 	}
 	for _, a := range e.ArgumentList {
 		if sp, ok := a.(*ast.SpreadElement); ok {
 			c.checkAwaited(sp.Expression, s, "which can't be spread")
 		}
-		c.expression(a, s)
+		c.walkExpression(a, s)
 	}
 	c.tolerant = before
 }
 
-// spaceCall records name.member(...) and tools.name.member(...) if name is not a known namespace.
-func (c *checker) spaceCall(callee *ast.DotExpression, s *scope) bool {
+// recordSpaceCall records name.member(...) and tools.name.member(...) if name is not a known
+// namespace.
+func (c *checker) recordSpaceCall(callee *ast.DotExpression, s *scope) bool {
 	m := c.meaning(callee.Left, s, 0)
 	switch left := callee.Left.(type) {
 	case *ast.Identifier:
@@ -247,7 +248,7 @@ func (c *checker) spaceCall(callee *ast.DotExpression, s *scope) bool {
 	default:
 		return false
 	}
-	u := c.use(m.space)
+	u := c.useOf(m.space)
 	if !c.tolerant {
 		u.calls = append(u.calls, spaceCall{int(callee.Idx0()) - 1, callee.Identifier.Name.String()})
 	} else {
@@ -257,7 +258,7 @@ func (c *checker) spaceCall(callee *ast.DotExpression, s *scope) bool {
 	return true
 }
 
-func (c *checker) use(name string) *spaceUse {
+func (c *checker) useOf(name string) *spaceUse {
 	u := c.spaces[name]
 	if u == nil {
 		u = &spaceUse{}
@@ -266,10 +267,10 @@ func (c *checker) use(name string) *spaceUse {
 	return u
 }
 
-// mention records the use of a name on its own.
-func (c *checker) mention(id *ast.Identifier, s *scope) {
+// recordMention records the use of a name on its own.
+func (c *checker) recordMention(id *ast.Identifier, s *scope) {
 	if m := c.meaning(id, s, 0); m.sense == free {
-		c.use(m.space).other = true
+		c.useOf(m.space).other = true
 	}
 }
 
@@ -277,8 +278,8 @@ var promiseMembers = map[string]bool{"then": true, "catch": true, "finally": tru
 	"toString": true,
 	"valueOf":  true, "hasOwnProperty": true, "toLocaleString": true, "__proto__": true}
 
-// property checks the access to a property, and records tools.name.
-func (c *checker) property(left ast.Expression, name string, s *scope) {
+// checkProperty checks the access to a property, and records tools.name.
+func (c *checker) checkProperty(left ast.Expression, name string, s *scope) {
 	m := c.meaning(left, s, 0)
 	switch m.sense {
 	case promise:
@@ -289,18 +290,19 @@ func (c *checker) property(left ast.Expression, name string, s *scope) {
 		}
 	case allTools:
 		if name != "" && c.index.space(name) == nil {
-			c.use(name).other = true
+			c.useOf(name).other = true
 		}
 	}
 }
 
-// unknownSpaces reports calls of name.member(...) if name is unknown and not used in any other way.
-func (c *checker) unknownSpaces() {
+// reportUnknownSpaces reports calls of name.member(...) if name is unknown and not used in any
+// other way.
+func (c *checker) reportUnknownSpaces() {
 	for _, name := range slices.Sorted(maps.Keys(c.spaces)) {
 		u := c.spaces[name]
 		if !c.assigned[name] {
 			for _, member := range u.quiet {
-				c.attempt(name + "." + member)
+				c.recordAttempt(name + "." + member)
 			}
 		}
 		if u.other || c.assigned[name] {
@@ -308,7 +310,7 @@ func (c *checker) unknownSpaces() {
 		}
 		for _, k := range u.calls {
 			if _, err := c.resolve(name + "." + k.member); err != nil {
-				c.attempt(name + "." + k.member)
+				c.recordAttempt(name + "." + k.member)
 				c.reportAt(k.at, "%s", c.notFound(err, name))
 			}
 		}
@@ -340,8 +342,8 @@ func (c *checker) notFound(err error, name string) string {
 	return msg + "There are no upstreams"
 }
 
-// callTool checks callTool("path", args) and callTool("server", "tool", args).
-func (c *checker) callTool(e *ast.CallExpression, s *scope) {
+// checkCallTool checks callTool("path", args) and callTool("server", "tool", args).
+func (c *checker) checkCallTool(e *ast.CallExpression, s *scope) {
 	if len(e.ArgumentList) == 0 {
 		return
 	}
@@ -359,18 +361,18 @@ func (c *checker) callTool(e *ast.CallExpression, s *scope) {
 			return
 		}
 	}
-	c.toolCall(e, path, rest, s)
+	c.checkToolCall(e, path, rest, s)
 }
 
-// toolCall checks a call of the tool with a path.
-func (c *checker) toolCall(e *ast.CallExpression, path string, args []ast.Expression, s *scope) {
+// checkToolCall checks a call of the tool with a path.
+func (c *checker) checkToolCall(e *ast.CallExpression, path string, args []ast.Expression, s *scope) {
 	if c.tolerant || strings.HasPrefix(path, tool.Own+".") {
 		return
 	}
 	entry, err := c.resolve(path)
 	if err == nil {
 		if entry != nil {
-			c.arguments(e, entry, args, s)
+			c.checkArguments(e, entry, args, s)
 		}
 		return
 	}
@@ -385,10 +387,10 @@ func (c *checker) toolCall(e *ast.CallExpression, path string, args []ast.Expres
 	_, dotted := e.Callee.(*ast.DotExpression)
 	switch {
 	case space != nil && space.current():
-		c.attempt(path)
+		c.recordAttempt(path)
 		c.report(e, "%s", te.Msg)
 	case space == nil && !dotted && (strings.Contains(path, ".") || c.allCurrent()):
-		c.attempt(path)
+		c.recordAttempt(path)
 		c.report(e, "%s", te.Msg) // name.member(...) is reported by unknownSpaces
 	}
 }
@@ -403,8 +405,8 @@ func (c *checker) allCurrent() bool {
 	return true
 }
 
-// condition checks that a condition is not a promise.
-func (c *checker) condition(e ast.Expression, s *scope) {
+// checkCondition checks that a condition is not a promise.
+func (c *checker) checkCondition(e ast.Expression, s *scope) {
 	c.checkAwaited(e, s, "which is always true")
 }
 

@@ -9,15 +9,15 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// positions checks positional arguments.
-func (c *checker) positions(first *value, entry tool.Entry, args []ast.Expression, s *scope) {
+// checkPositions checks positional arguments.
+func (c *checker) checkPositions(first *value, entry tool.Entry, args []ast.Expression, s *scope) {
 	list := &value{kind: "array", exact: true, items: []*value{first}}
 	for _, a := range args[1:] {
 		if _, spread := a.(*ast.SpreadElement); spread {
 			return
 		}
 		c.checkAwaited(a, s, "which can't be an argument")
-		list.items = append(list.items, c.value(a, s, 0))
+		list.items = append(list.items, c.valueOf(a, s, 0))
 	}
 	if names := entry.Positions(); len(args) > len(names)+1 {
 		c.reportAt(first.at, "%s takes one object with named arguments, or %d by position, got %d", entry.Path(),

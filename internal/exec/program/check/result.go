@@ -66,7 +66,7 @@ type read struct {
 func (c *checker) walkTest(e ast.Expression, s *scope) {
 	before := c.reads.guarded
 	c.reads.guarded = true
-	c.expression(e, s)
+	c.walkExpression(e, s)
 	c.reads.guarded = before
 }
 
@@ -74,7 +74,7 @@ func (c *checker) walkTest(e ast.Expression, s *scope) {
 func (c *checker) walkOperand(e ast.Expression, s *scope) {
 	before := c.reads.guarded
 	c.reads.guarded = before && c.reads.chain
-	c.expression(e, s)
+	c.walkExpression(e, s)
 	c.reads.guarded = before
 }
 
@@ -338,7 +338,7 @@ func (c *checker) resultOf(e ast.Expression, s *scope, depth int) (p resultPath,
 	return p.addStep(step), true
 }
 
-// resultOfIndex is resultOf for left[member].
+// resultOfIndex is like resultOf, for left[member].
 func (c *checker) resultOfIndex(e *ast.BracketExpression, s *scope, depth int) (p resultPath, ok bool) {
 	step := Item
 	switch key := e.Member.(type) {
@@ -359,7 +359,7 @@ func (c *checker) resultOfIndex(e *ast.BracketExpression, s *scope, depth int) (
 	return p.addStep(step), ok && len(p.steps) < maxSteps
 }
 
-// resultOfBinding is resultOf for a declared name.
+// resultOfBinding is like resultOf, for a declared name.
 func (c *checker) resultOfBinding(b *binding, depth int) (p resultPath, ok bool) {
 	keys := b.keys
 	switch {
@@ -383,7 +383,7 @@ func (c *checker) resultOfBinding(b *binding, depth int) (p resultPath, ok bool)
 	return p, ok
 }
 
-// resultOfCall is resultOf for a call of a method that returns items of its array.
+// resultOfCall is like resultOf, for a call of a method that returns items of its array.
 func (c *checker) resultOfCall(e *ast.CallExpression, s *scope, depth int) (p resultPath, ok bool) {
 	callee, dotted := e.Callee.(*ast.DotExpression)
 	if !dotted {

@@ -104,7 +104,7 @@ func findReturnValue(body ast.ConciseBody) ast.Expression {
 	return nil
 }
 
-// openResultList is openResult for all results of a list.
+// openResultList is like openResult, for all results of a list.
 func (c *checker) openResultList(list ast.Expression, s *scope) {
 	if calls, _ := c.findSettledCalls(list, s, 0); calls != nil {
 		n := 1

@@ -5,104 +5,104 @@ import (
 	js "github.com/grafana/sobek/token"
 )
 
-// statements walks the statements of a block in its own scope.
-func (c *checker) statements(list []ast.Statement, s *scope) {
+// walkStatements walks the statements of a block in its own scope.
+func (c *checker) walkStatements(list []ast.Statement, s *scope) {
 	s = newScope(s)
 	s.declare(list)
 	for _, st := range list {
-		c.statement(st, s)
+		c.walkStatement(st, s)
 	}
 }
 
-func (c *checker) statement(st ast.Statement, s *scope) {
+func (c *checker) walkStatement(st ast.Statement, s *scope) {
 	switch st := st.(type) {
 	case *ast.BlockStatement:
-		c.statements(st.List, s)
+		c.walkStatements(st.List, s)
 	case *ast.ExpressionStatement:
-		c.expression(st.Expression, s)
+		c.walkExpression(st.Expression, s)
 	case *ast.ReturnStatement:
-		c.expression(st.Argument, s)
+		c.walkExpression(st.Argument, s)
 	case *ast.ThrowStatement:
-		c.expression(st.Argument, s)
+		c.walkExpression(st.Argument, s)
 	case *ast.LabelledStatement:
-		c.statement(st.Statement, s)
+		c.walkStatement(st.Statement, s)
 	case *ast.IfStatement:
-		c.condition(st.Test, s)
+		c.checkCondition(st.Test, s)
 		c.walkTest(st.Test, s)
-		c.optional(st.Consequent, s)
-		c.optional(st.Alternate, s)
+		c.walkOptional(st.Consequent, s)
+		c.walkOptional(st.Alternate, s)
 	case *ast.TryStatement:
-		c.try(st, s)
+		c.walkTry(st, s)
 	case *ast.SwitchStatement:
-		c.expression(st.Discriminant, s)
+		c.walkExpression(st.Discriminant, s)
 		s = newScope(s)
 		for _, k := range st.Body {
 			s.declare(k.Consequent)
 		}
 		for _, k := range st.Body {
-			c.expression(k.Test, s)
+			c.walkExpression(k.Test, s)
 			for _, x := range k.Consequent {
-				c.statement(x, s)
+				c.walkStatement(x, s)
 			}
 		}
 	case *ast.VariableStatement:
-		c.bindings(st.List, s)
+		c.walkBindings(st.List, s)
 	case *ast.LexicalDeclaration:
-		c.bindings(st.List, s)
+		c.walkBindings(st.List, s)
 	case *ast.FunctionDeclaration:
-		c.function(st.Function.ParameterList, st.Function.DeclarationList, nil, st.Function.Body, s,
+		c.walkFunction(st.Function.ParameterList, st.Function.DeclarationList, nil, st.Function.Body, s,
 			st.Function.Async && !st.Function.Generator)
 	case *ast.ClassDeclaration:
-		c.class(st.Class, s)
+		c.walkClass(st.Class, s)
 	default:
-		c.loop(st, s)
+		c.walkLoop(st, s)
 	}
 }
 
-// optional walks a statement that may be missing.
-func (c *checker) optional(st ast.Statement, s *scope) {
+// walkOptional walks a statement that may be missing.
+func (c *checker) walkOptional(st ast.Statement, s *scope) {
 	if st != nil {
-		c.statements([]ast.Statement{st}, s)
+		c.walkStatements([]ast.Statement{st}, s)
 	}
 }
 
-func (c *checker) loop(st ast.Statement, s *scope) {
+func (c *checker) walkLoop(st ast.Statement, s *scope) {
 	switch st := st.(type) {
 	case *ast.WhileStatement:
-		c.condition(st.Test, s)
+		c.checkCondition(st.Test, s)
 		c.walkTest(st.Test, s)
-		c.optional(st.Body, s)
+		c.walkOptional(st.Body, s)
 	case *ast.DoWhileStatement:
-		c.condition(st.Test, s)
+		c.checkCondition(st.Test, s)
 		c.walkTest(st.Test, s)
-		c.optional(st.Body, s)
+		c.walkOptional(st.Body, s)
 	case *ast.WithStatement: // the meaning of names in its body is only known at run time
-		c.expression(st.Object, s)
+		c.walkExpression(st.Object, s)
 		c.dynamic = true
 	case *ast.ForStatement:
 		s = newScope(s)
 		switch i := st.Initializer.(type) {
 		case *ast.ForLoopInitializerExpression:
-			c.expression(i.Expression, s)
+			c.walkExpression(i.Expression, s)
 		case *ast.ForLoopInitializerVarDeclList:
-			c.bindings(i.List, s)
+			c.walkBindings(i.List, s)
 		case *ast.ForLoopInitializerLexicalDecl:
 			for _, b := range i.LexicalDeclaration.List {
 				s.pattern(b.Target, nil, nil)
 			}
-			c.bindings(i.LexicalDeclaration.List, s)
+			c.walkBindings(i.LexicalDeclaration.List, s)
 		}
 		c.walkTest(st.Test, s)
-		c.expression(st.Update, s)
-		c.optional(st.Body, s)
+		c.walkExpression(st.Update, s)
+		c.walkOptional(st.Body, s)
 	case *ast.ForInStatement:
-		c.expression(st.Source, s)
+		c.walkExpression(st.Source, s)
 		c.openResult(st.Source, s)
-		c.optional(st.Body, c.into(st.Into, nil, s))
+		c.walkOptional(st.Body, c.into(st.Into, nil, s))
 	case *ast.ForOfStatement:
 		c.checkAwaited(st.Source, s, "which can't be iterated")
-		c.expression(st.Source, s)
-		c.optional(st.Body, c.into(st.Into, st.Source, s))
+		c.walkExpression(st.Source, s)
+		c.walkOptional(st.Body, c.into(st.Into, st.Source, s))
 	}
 }
 
@@ -122,31 +122,31 @@ func (c *checker) into(i ast.ForInto, array ast.Expression, s *scope) *scope {
 			c.readPattern(i.Target, p)
 		}
 	case *ast.ForIntoExpression:
-		c.expression(i.Expression, s)
+		c.walkExpression(i.Expression, s)
 	}
 	return s
 }
 
-// try walks a try statement. Errors that its catch may handle are not reported: a program may try a
-// tool that it doesn't expect to exist.
-func (c *checker) try(st *ast.TryStatement, s *scope) {
+// walkTry walks a try statement. Errors that its catch may handle are not reported: a program may
+// try a tool that it doesn't expect to exist.
+func (c *checker) walkTry(st *ast.TryStatement, s *scope) {
 	before := c.tolerant
 	c.tolerant = c.tolerant || st.Catch != nil
-	c.statements(st.Body.List, s)
+	c.walkStatements(st.Body.List, s)
 	c.tolerant = before
 	if st.Catch != nil {
 		in := newScope(s)
 		if st.Catch.Parameter != nil {
 			in.pattern(st.Catch.Parameter, nil, nil)
 		}
-		c.statements(st.Catch.Body.List, in)
+		c.walkStatements(st.Catch.Body.List, in)
 	}
 	if st.Finally != nil {
-		c.statements(st.Finally.List, s)
+		c.walkStatements(st.Finally.List, s)
 	}
 }
 
-func (c *checker) bindings(list []*ast.Binding, s *scope) {
+func (c *checker) walkBindings(list []*ast.Binding, s *scope) {
 	for _, b := range list {
 		switch b.Target.(type) {
 		case *ast.ObjectPattern, *ast.ArrayPattern:
@@ -154,46 +154,46 @@ func (c *checker) bindings(list []*ast.Binding, s *scope) {
 				c.checkAwaited(b.Initializer, s, "which can't be destructured")
 			}
 		}
-		c.targets(b.Target, s)
-		c.expression(b.Initializer, s)
+		c.walkTargets(b.Target, s)
+		c.walkExpression(b.Initializer, s)
 		c.bindResult(b, s)
 	}
 }
 
-// targets walks the defaults and computed keys of a binding target.
-func (c *checker) targets(e ast.Expression, s *scope) {
+// walkTargets walks the defaults and computed keys of a binding target.
+func (c *checker) walkTargets(e ast.Expression, s *scope) {
 	switch e := e.(type) {
 	case *ast.Identifier:
-		c.mention(e, s)
+		c.recordMention(e, s)
 	case *ast.Binding:
-		c.targets(e.Target, s)
-		c.expression(e.Initializer, s)
+		c.walkTargets(e.Target, s)
+		c.walkExpression(e.Initializer, s)
 	case *ast.AssignExpression:
-		c.targets(e.Left, s)
-		c.expression(e.Right, s)
+		c.walkTargets(e.Left, s)
+		c.walkExpression(e.Right, s)
 	case *ast.ObjectPattern:
 		for _, p := range e.Properties {
 			switch p := p.(type) {
 			case *ast.PropertyShort:
-				c.mention(&p.Name, s)
-				c.expression(p.Initializer, s)
+				c.recordMention(&p.Name, s)
+				c.walkExpression(p.Initializer, s)
 			case *ast.PropertyKeyed:
 				if p.Computed {
-					c.expression(p.Key, s)
+					c.walkExpression(p.Key, s)
 				}
-				c.targets(p.Value, s)
+				c.walkTargets(p.Value, s)
 			}
 		}
 	case *ast.ArrayPattern:
 		for _, x := range e.Elements {
 			if x != nil {
-				c.targets(x, s)
+				c.walkTargets(x, s)
 			}
 		}
 	}
 }
 
-func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier,
+func (c *checker) walkFunction(params *ast.ParameterList, vars []*ast.VariableDeclaration, name *ast.Identifier,
 	body ast.ConciseBody, s *scope, async bool) {
 	around := s
 	s = s.function(params, vars, name)
@@ -202,23 +202,23 @@ func (c *checker) function(params *ast.ParameterList, vars []*ast.VariableDeclar
 	test := c.bindCallback(params, s, around)
 	c.async = false // await is not allowed in a parameter
 	for _, p := range params.List {
-		c.targets(p, s)
+		c.walkTargets(p, s)
 	}
 	c.async = async
 	switch b := body.(type) {
 	case *ast.BlockStatement:
 		if b != nil {
-			c.statements(b.List, s)
+			c.walkStatements(b.List, s)
 		}
 	case *ast.ExpressionBody:
 		c.reads.guarded = test
-		c.expression(b.Expression, s)
+		c.walkExpression(b.Expression, s)
 	}
 	c.tolerant, c.async, c.reads.guarded, c.reads.chain = before, outer, guarded, chain
 }
 
-func (c *checker) class(k *ast.ClassLiteral, s *scope) {
-	c.expression(k.SuperClass, s)
+func (c *checker) walkClass(k *ast.ClassLiteral, s *scope) {
+	c.walkExpression(k.SuperClass, s)
 	s = newScope(s)
 	if k.Name != nil {
 		s.add(k.Name.Name.String())
@@ -230,40 +230,40 @@ func (c *checker) class(k *ast.ClassLiteral, s *scope) {
 		switch el := el.(type) {
 		case *ast.FieldDefinition:
 			if el.Computed {
-				c.expression(el.Key, s)
+				c.walkExpression(el.Key, s)
 			}
-			c.expression(el.Initializer, s)
+			c.walkExpression(el.Initializer, s)
 		case *ast.MethodDefinition:
 			if el.Computed {
-				c.expression(el.Key, s)
+				c.walkExpression(el.Key, s)
 			}
-			c.function(el.Body.ParameterList, el.Body.DeclarationList, nil, el.Body.Body, s, el.Body.Async &&
+			c.walkFunction(el.Body.ParameterList, el.Body.DeclarationList, nil, el.Body.Body, s, el.Body.Async &&
 				!el.Body.Generator)
 		case *ast.ClassStaticBlock:
-			c.statements(el.Block.List, s)
+			c.walkStatements(el.Block.List, s)
 		}
 	}
 }
 
-// expression walks an expression, which may be nil.
-func (c *checker) expression(e ast.Expression, s *scope) {
+// walkExpression walks an expression, which may be nil.
+func (c *checker) walkExpression(e ast.Expression, s *scope) {
 	switch e := e.(type) {
 	case nil:
 	case *ast.Identifier:
-		c.mention(e, s)
+		c.recordMention(e, s)
 	case *ast.CallExpression:
-		c.call(e, s)
+		c.checkCall(e, s)
 	case *ast.DotExpression:
-		c.property(e.Left, e.Identifier.Name.String(), s)
+		c.checkProperty(e.Left, e.Identifier.Name.String(), s)
 		c.readField(e.Left, e.Identifier.Name.String(), int(e.Identifier.Idx0())-1, s)
 		c.walkOperand(e.Left, s)
 	case *ast.BracketExpression:
-		c.property(e.Left, indexName(e.Member), s)
+		c.checkProperty(e.Left, indexName(e.Member), s)
 		if key, ok := e.Member.(*ast.StringLiteral); ok {
 			c.readField(e.Left, key.Value.String(), int(key.Idx0())-1, s)
 		}
 		c.walkOperand(e.Left, s)
-		c.expression(e.Member, s)
+		c.walkExpression(e.Member, s)
 	case *ast.OptionalChain:
 		before := c.tolerant
 		c.tolerant = true
@@ -273,30 +273,30 @@ func (c *checker) expression(e ast.Expression, s *scope) {
 		c.reads.chain = chain
 		c.tolerant = before
 	case *ast.Optional:
-		c.expression(e.Expression, s)
+		c.walkExpression(e.Expression, s)
 	case *ast.ArrowFunctionLiteral:
-		c.function(e.ParameterList, e.DeclarationList, nil, e.Body, s, e.Async)
+		c.walkFunction(e.ParameterList, e.DeclarationList, nil, e.Body, s, e.Async)
 	case *ast.FunctionLiteral:
-		c.function(e.ParameterList, e.DeclarationList, e.Name, e.Body, s, e.Async && !e.Generator)
+		c.walkFunction(e.ParameterList, e.DeclarationList, e.Name, e.Body, s, e.Async && !e.Generator)
 	case *ast.ClassLiteral:
-		c.class(e, s)
+		c.walkClass(e, s)
 	case *ast.AwaitExpression:
-		c.expression(e.Argument, s)
+		c.walkExpression(e.Argument, s)
 	case *ast.ConditionalExpression:
-		c.condition(e.Test, s)
+		c.checkCondition(e.Test, s)
 		c.walkTest(e.Test, s)
-		c.expression(e.Consequent, s)
-		c.expression(e.Alternate, s)
+		c.walkExpression(e.Consequent, s)
+		c.walkExpression(e.Alternate, s)
 	case *ast.TemplateLiteral:
-		c.expression(e.Tag, s)
+		c.walkExpression(e.Tag, s)
 		for _, x := range e.Expressions {
 			if e.Tag == nil {
 				c.checkAwaited(x, s, "which is no text")
 			}
-			c.expression(x, s)
+			c.walkExpression(x, s)
 		}
 	default:
-		c.operation(e, s)
+		c.walkOperation(e, s)
 	}
 }
 
@@ -311,7 +311,7 @@ func indexName(e ast.Expression) string {
 	return "" // unknown
 }
 
-func (c *checker) operation(e ast.Expression, s *scope) {
+func (c *checker) walkOperation(e ast.Expression, s *scope) {
 	switch e := e.(type) {
 	case *ast.BinaryExpression:
 		if needsValues[e.Operator] {
@@ -322,61 +322,61 @@ func (c *checker) operation(e ast.Expression, s *scope) {
 	case *ast.UnaryExpression:
 		switch e.Operator {
 		case js.NOT:
-			c.condition(e.Operand, s)
+			c.checkCondition(e.Operand, s)
 			c.walkTest(e.Operand, s)
 		case js.TYPEOF, js.DELETE:
 			c.openResult(e.Operand, s)
 			c.walkTest(e.Operand, s)
 		default:
-			c.expression(e.Operand, s)
+			c.walkExpression(e.Operand, s)
 		}
 	case *ast.AssignExpression:
 		c.walkTest(e.Left, s)
 		c.setResult(e.Left, s)
-		c.expression(e.Right, s)
+		c.walkExpression(e.Right, s)
 		c.openResult(e.Right, s)
 	case *ast.SequenceExpression:
 		for _, x := range e.Sequence {
-			c.expression(x, s)
+			c.walkExpression(x, s)
 		}
 	case *ast.ArrayLiteral:
 		for _, x := range e.Value {
 			if sp, ok := x.(*ast.SpreadElement); ok {
 				c.checkAwaited(sp.Expression, s, "which can't be spread")
 			}
-			c.expression(x, s)
+			c.walkExpression(x, s)
 		}
 	case *ast.ObjectLiteral:
-		c.object(e, s)
+		c.walkObject(e, s)
 	case *ast.ObjectPattern, *ast.ArrayPattern:
-		c.targets(e, s)
+		c.walkTargets(e, s)
 	case *ast.NewExpression:
-		c.expression(e.Callee, s)
+		c.walkExpression(e.Callee, s)
 		for _, x := range e.ArgumentList {
-			c.expression(x, s)
+			c.walkExpression(x, s)
 		}
 	case *ast.PrivateDotExpression:
-		c.expression(e.Left, s)
+		c.walkExpression(e.Left, s)
 	case *ast.SpreadElement:
-		c.expression(e.Expression, s)
+		c.walkExpression(e.Expression, s)
 	case *ast.YieldExpression:
-		c.expression(e.Argument, s)
+		c.walkExpression(e.Argument, s)
 	}
 }
 
-func (c *checker) object(e *ast.ObjectLiteral, s *scope) {
+func (c *checker) walkObject(e *ast.ObjectLiteral, s *scope) {
 	for _, p := range e.Value {
 		switch p := p.(type) {
 		case *ast.PropertyShort:
-			c.mention(&p.Name, s)
+			c.recordMention(&p.Name, s)
 		case *ast.PropertyKeyed:
 			if p.Computed {
-				c.expression(p.Key, s)
+				c.walkExpression(p.Key, s)
 			}
-			c.expression(p.Value, s)
+			c.walkExpression(p.Value, s)
 		case *ast.SpreadElement:
 			c.checkAwaited(p.Expression, s, "which can't be spread")
-			c.expression(p.Expression, s)
+			c.walkExpression(p.Expression, s)
 		}
 	}
 }

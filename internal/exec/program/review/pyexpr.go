@@ -372,7 +372,7 @@ func (p *parser) parseStrings() *node {
 	return out
 }
 
-// parseFormat appends the parts of an f-string with a content that begins at offset base.
+// parseFormat appends the parts of an f-string whose content begins at offset base.
 func (p *parser) parseFormat(out []*node, content string, base, nested int) []*node {
 	if nested > 4 {
 		p.failSyntax()

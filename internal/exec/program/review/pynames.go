@@ -9,7 +9,7 @@ type names struct {
 	module bool
 }
 
-// A bound is what a name is bound to.
+// A bound is the value of a name.
 type bound struct {
 	count int
 	value *node // nil: unknown

@@ -124,8 +124,8 @@ func (r *resultReader) findTool(n *node, s *names) string {
 	return space.text + "." + n.kids[0].text
 }
 
-// findResult returns the part of a tool's result that an expression certainly is. awaited means
-// that something awaits it.
+// findResult returns the part of a tool's result that an expression certainly evaluates to. awaited
+// reports whether the expression is awaited.
 func (r *resultReader) findResult(n *node, s *names, awaited bool, depth int) (p part, ok bool) {
 	if n == nil || depth > maxResultFollow || !r.hasTime(1) {
 		return p, false
@@ -152,7 +152,7 @@ func (r *resultReader) findResult(n *node, s *names, awaited bool, depth int) (p
 	return part{}, false
 }
 
-// findItem is findResult for an index.
+// findItem is like findResult, for an index.
 func (r *resultReader) findItem(n *node, s *names, depth int) (p part, ok bool) {
 	key := n.kids[1]
 	at := -1
@@ -174,7 +174,7 @@ func (r *resultReader) findItem(n *node, s *names, depth int) (p part, ok bool) 
 	return p.addStep(""), ok && len(p.steps) < maxResultSteps
 }
 
-// findBound is findResult for a name.
+// findBound is like findResult, for a name.
 func (r *resultReader) findBound(name string, s *names, depth int) (p part, ok bool) {
 	b := s.findName(name)
 	if b == nil || b.count != 1 || b.value == nil || b.used || r.loose[name] {
@@ -193,7 +193,7 @@ func (r *resultReader) findBound(name string, s *names, depth int) (p part, ok b
 	return p, ok
 }
 
-// findCall is findResult for a call.
+// findCall is like findResult, for a call.
 func (r *resultReader) findCall(n *node, s *names, awaited bool, depth int) (p part, ok bool) {
 	if path := r.findTool(n, s); path != "" {
 		return part{tool: path}, n.awaited || awaited
@@ -346,7 +346,7 @@ func (r *resultReader) openParts(n *node, s *names) {
 	}
 }
 
-// openList is openParts for all results that a call waits for.
+// openList is like openParts, for all results that a call waits for.
 func (r *resultReader) openList(all *node, s *names) {
 	for i := range all.kids[1:] {
 		if p, ok := r.findListItem(all, s, i, 0); ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
-// A use is what an expression's value is used for.
+// A use is the purpose of an expression's value.
 type use uint8
 
 const (
@@ -100,7 +100,7 @@ func (r *resultReader) useOfBase(n *node, s *names) use {
 	return anyUse
 }
 
-// openCallee is openUses for the function that a call calls.
+// openCallee is like openUses, for the function that a call calls.
 func (r *resultReader) openCallee(n *node, s *names) {
 	f := n.kids[0]
 	if f.kind != memberNode || f.index {
@@ -124,7 +124,7 @@ func (r *resultReader) openCallee(n *node, s *names) {
 // the keys of an object.
 func isListMethod(n *node) bool { return n.kids[0].kind == callNode && listMethods()[n.text] }
 
-// openArguments is openUses for the arguments of a call.
+// openArguments is like openUses, for the arguments of a call.
 func (r *resultReader) openArguments(n *node, s *names, u use) {
 	args, name := n.kids[1:], calleeName(n)
 	if s.findName(name) != nil {
@@ -148,7 +148,7 @@ func (r *resultReader) openArguments(n *node, s *names, u use) {
 	}
 }
 
-// openAssignment is openUses for an assignment.
+// openAssignment is like openUses, for an assignment.
 func (r *resultReader) openAssignment(n *node, s *names) {
 	target, value := n.kids[0], n.kids[1]
 	u := anyUse
@@ -161,7 +161,7 @@ func (r *resultReader) openAssignment(n *node, s *names) {
 	}
 }
 
-// openSource is openUses for what a loop goes through.
+// openSource is like openUses, for what a loop goes through.
 func (r *resultReader) openSource(target, source *node, s *names) {
 	if target == nil { // while
 		r.openUses(source, s, readUse)
@@ -189,7 +189,7 @@ func (r *resultReader) openSource(target, source *node, s *names) {
 	}
 }
 
-// openComprehension is openUses for a comprehension.
+// openComprehension is like openUses, for a comprehension.
 func (r *resultReader) openComprehension(n *node, s *names) {
 	in := r.inner[n]
 	u := anyUse

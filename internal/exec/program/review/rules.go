@@ -27,7 +27,7 @@ type checker struct {
 	seen   map[place]bool
 }
 
-// A place is where a rule found something.
+// A place is the place of a finding.
 type place struct {
 	rule string
 	at   int

@@ -137,7 +137,7 @@ type backlog struct {
 	mu    sync.Mutex
 	b     []byte
 	going bool  // sendLeft is running
-	end   error // how the host's bytes ended
+	end   error // error after the host's last bytes; nil: more may come
 }
 
 // close makes put discard its input.

@@ -49,7 +49,7 @@ func (d Description) SameContent(other Description) bool {
 		slices.Equal(d.Packages, other.Packages) && d.OCI == other.OCI && d.From == other.From
 }
 
-// A Use is how sandboxes use an image. It can change without a build.
+// A Use describes how sandboxes use an image. It can change without a build.
 type Use struct {
 	Tier        tool.Tier // the weakest tier at which its programs run
 	Warm        []string  // Python modules to import in advance, in standby sandboxes
@@ -82,7 +82,7 @@ type Manifest struct {
 	Installed    []string            `json:"installed,omitempty"`    // packages, with versions
 }
 
-// namePattern is what names of images and volumes look like.
+// namePattern matches the names of images and volumes.
 var namePattern = lazily.Regexp(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // CheckName returns an error if a name of an image or a volume is invalid.
@@ -94,7 +94,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// packagePattern is what names of packages and modules look like, with a version after = or @.
+// packagePattern matches names of packages and modules, with a version after = or @.
 var packagePattern = lazily.Regexp(`^@?[A-Za-z0-9][A-Za-z0-9._+/-]{0,120}([=@][A-Za-z0-9.+:~^-]{1,60})?$`)
 
 // CheckPackage returns an error if a name of a package or a module is invalid.

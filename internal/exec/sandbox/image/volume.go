@@ -16,7 +16,7 @@ import (
 // A User is a user and a group of the host.
 type User struct{ UID, GID int }
 
-// DefaultVolume is how many bytes a volume may have unless its description says otherwise.
+// DefaultVolume is the maximum size of a volume, in bytes, unless its description sets another.
 const DefaultVolume = 1 << 30
 
 // MountPath returns the folder of the host behind a mount. It creates a volume that doesn't exist,

@@ -22,7 +22,7 @@ const (
 	FirstPort
 )
 
-// A Setup is what a sandbox needs to know of its network.
+// A Setup describes the network of a sandbox.
 type Setup struct {
 	Ports       []int    `json:"ports"`       // TCP ports of all addresses that lead out, besides the proxy's
 	Authorities string   `json:"authorities"` // certificates in PEM, for AuthorityPath

@@ -34,7 +34,7 @@ type Host struct {
 	Traffic sandbox.Traffic
 }
 
-// An Outcome is how a run ended.
+// An Outcome is the outcome of a run.
 type Outcome struct {
 	Value     json.RawMessage // the value of Done; nil if the program has none
 	Done      bool

@@ -43,7 +43,7 @@ const (
 	MaxEntries = 10_000  // entries of a folder, events, processes, ports in one Reply
 )
 
-// A Request is what the host asks for. Each operation reads only the fields that it needs.
+// A Request is a request of the host. Each operation reads only the fields that it needs.
 type Request struct {
 	Op      string        `json:"op"`
 	Command []string      `json:"command,omitempty"` // run, start: the program and its arguments

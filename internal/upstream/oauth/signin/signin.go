@@ -122,7 +122,7 @@ type Attempts struct {
 	begun  map[string][]time.Time // times of the recent attempts over the network, by principal
 }
 
-// A target is what one sign-in is for: the exact name of an upstream, and the owner.
+// A target is the target of a sign-in: the exact name of an upstream, and the owner.
 type target struct{ upstream, owner string }
 
 // An attempt is one sign-in that waits for the user.

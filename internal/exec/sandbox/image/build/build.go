@@ -1,6 +1,6 @@
 // Package build builds sandbox images: from Debian and npm packages, as a layer above the host's
 // /usr, from an OCI layout or archive, or from what was installed in a sandbox. It needs no root.
-// Nothing of what it installs is run.
+// It runs nothing that it installs.
 package build
 
 import (

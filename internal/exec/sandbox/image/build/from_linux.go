@@ -16,7 +16,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// maxCopyDepth is how deep folders of packages may be nested. Each level needs open files.
+// maxCopyDepth is the maximum nesting of folders of packages. Each level needs open files.
 const maxCopyDepth = 64
 
 // A copier copies files of a sandbox to an image. It follows no link, and opens only files and

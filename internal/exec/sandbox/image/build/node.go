@@ -13,7 +13,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// nodeFolder is where the tree has npm packages: Node.js finds them there.
+// nodeFolder is the folder of npm packages in the tree: Node.js finds them there.
 const nodeFolder = "usr/lib/node_modules"
 
 // installNode installs npm packages to the tree. Their scripts are not run.

@@ -127,7 +127,7 @@ var mergedFolders = map[string]bool{"bin": true, "sbin": true, "lib": true, "lib
 // the sandbox: the tree is their root.
 func (x *extractor) findFolder(name string) (string, error) { return x.enterFolder(name, true) }
 
-// walkFolder is findFolder for a folder that must be there.
+// walkFolder is like findFolder, for a folder that must be there.
 func (x *extractor) walkFolder(name string) (string, error) { return x.enterFolder(name, false) }
 
 func (x *extractor) enterFolder(name string, create bool) (string, error) {

@@ -2,7 +2,7 @@ package entry
 
 import "github.com/biplane-dev/biplane/internal/exec/sandbox/netns"
 
-// A Setup is what the driver tells EnterSandbox: one line of JSON on the socket.
+// A Setup is the driver's message to EnterSandbox: one line of JSON on the socket.
 type Setup struct {
 	Runtime     string `json:"runtime"`     // Spec.Runtime
 	Interpreter string `json:"interpreter"` // path
@@ -23,6 +23,6 @@ type Setup struct {
 	Memory      int64 `json:"memory"`      // bytes
 	AddressMax  int64 `json:"address_max"` // bytes of address space of a process; 0: not limited
 	CPUSeconds  int64 `json:"cpu_seconds"` // of a process; 0: not limited
-	// Network is what the sandbox needs to know of its network; nil: it has none.
+	// Network describes the sandbox's network; nil: it has none.
 	Network *netns.Setup `json:"network,omitempty"`
 }

@@ -20,7 +20,7 @@ import _ "embed"
 //go:embed agent.js
 var Source []byte
 
-// Packages is where a sandbox has the npm packages of the configuration. Node finds them there, as
+// Packages is the folder of the configured npm packages in a sandbox. Node finds them there, as
 // in a folder above the program.
 const Packages = "/node_modules"
 

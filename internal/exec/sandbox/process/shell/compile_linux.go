@@ -26,8 +26,8 @@ var (
 	javaClient string
 )
 
-// buildFolder is where programs are compiled. Its files are those of the sandbox's program: what an
-// earlier program of a session changes there is only its own.
+// buildFolder is the folder in which programs are compiled. Its files are those of the sandbox's
+// program: what an earlier program of a session changes there is only its own.
 const buildFolder = "/tmp/.biplane"
 
 // clientAddress is where the agent accepts connections of the clients. Not all languages can

@@ -31,7 +31,7 @@ const Folder = "/biplane"
 // some.
 const LibraryFolder = Folder + "/libraries"
 
-// Executable is where this program is in a sandbox.
+// Executable is the path of this program in a sandbox.
 const Executable = Folder + "/agent"
 
 // ToolPath is the path of the command tool in a sandbox. It is a text with ToolScript.
@@ -88,8 +88,8 @@ func runAgent(serve func() error) (code int) {
 	return 0
 }
 
-// A request is what the command tool asks the agent: one line of JSON. It is a call, or the handle
-// or path of something to emit.
+// A request is a request of the command tool to the agent: one line of JSON. It is a call, or the
+// handle or path of something to emit.
 type request struct {
 	Path  string          `json:"path,omitempty"`
 	Args  json.RawMessage `json:"args,omitempty"`
