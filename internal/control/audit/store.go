@@ -131,8 +131,8 @@ type View interface {
 	// LoadKept returns data kept for the leaf at index seq by its digest, or nil if it no longer
 	// exists.
 	LoadKept(seq int64, digest string) ([]byte, error)
-	// AllKept calls f with all kept data and its digest, or with an error for data that can't be
-	// read. It may be called while Leaves runs.
+	// AllKept calls f with all kept data and its stored digest, which is empty if none is stored,
+	// or with an error for data that can't be read. It may be called while Leaves runs.
 	AllKept(f func(digest string, data []byte, err error) error) error
 	// HasKept reports which of the kept data in wanted, sorted by leaf, still exists. Data that
 	// can't be read counts as existing; AllKept reports it.

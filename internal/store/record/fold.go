@@ -7,9 +7,8 @@ import (
 	"encoding/hex"
 	"math/bits"
 	"slices"
+	"strconv"
 	"time"
-
-	"github.com/biplane-dev/biplane/internal/control/audit"
 )
 
 // A fold is a form of texts in leaves that don't compress, mostly since their digits are random.
@@ -178,8 +177,16 @@ func (f *fold) appendDigits(out, raw []byte) []byte {
 	case timeDigits:
 		var micros [8]byte
 		copy(micros[1:], raw)
-		return append(out, audit.FormatTime(time.UnixMicro(int64(binary.BigEndian.Uint64(micros[:]))))...)
+		return appendTime(out, time.UnixMicro(int64(binary.BigEndian.Uint64(micros[:]))).UTC())
 	default:
 		return hex.AppendEncode(out, raw)
 	}
+}
+
+// appendTime appends t, which is in UTC, as audit.FormatTime does, in half of the time.
+func appendTime(out []byte, t time.Time) []byte {
+	out = t.AppendFormat(out, time.RFC3339)
+	out = strconv.AppendInt(out[:len(out)-len("Z")], 1e6+int64(t.Nanosecond()/1e3), 10)
+	out[len(out)-len("1000000")] = '.'
+	return append(out, 'Z')
 }

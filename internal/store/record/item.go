@@ -37,9 +37,9 @@ func encodeItems(items []byte) []byte {
 	return out[:1+len(s2.Encode(out[1:], items))]
 }
 
-// eachItem calls f with each item of an encoded pack, whose digests key computes. It returns
-// secret.ErrUnseal if the pack is malformed.
-func eachItem(data []byte, key *secret.Key, f func(digest string, data []byte) error) error {
+// eachItem calls f with each item of an encoded pack. The digest is empty if it is not stored: see
+// appendItem. eachItem returns secret.ErrUnseal if the pack is malformed.
+func eachItem(data []byte, f func(digest string, data []byte) error) error {
 	cut := cutOldItem
 	if len(data) > 0 && data[0] == packedItems {
 		n, err := s2.DecodedLen(data[1:])
@@ -55,9 +55,6 @@ func eachItem(data []byte, key *secret.Key, f func(digest string, data []byte) e
 		digest, item, rest, ok := cut(data)
 		if !ok {
 			return secret.ErrUnseal
-		}
-		if digest == "" {
-			digest = retention.Digest(key, item)
 		}
 		if err := f(digest, item); err != nil {
 			return err

@@ -26,7 +26,10 @@ func itemKey(t testing.TB) *secret.Key {
 
 // readItems returns the items of a pack.
 func readItems(data []byte, key *secret.Key) (out []retention.Kept, err error) {
-	err = eachItem(data, key, func(digest string, data []byte) error {
+	err = eachItem(data, func(digest string, data []byte) error {
+		if digest == "" {
+			digest = retention.Digest(key, data)
+		}
 		out = append(out, retention.Kept{Digest: digest, Data: bytes.Clone(data)})
 		return nil
 	})

@@ -212,11 +212,21 @@ func (v *View) LoadKept(seq int64, digest string) (out []byte, err error) {
 	return v.openAlone(digest, sealed)
 }
 
-// openPack unseals a pack, and calls f with each item.
+// openPack unseals a pack, and calls f with each item and its digest.
 func (v *View) openPack(first int64, sealed []byte, f func(digest string, data []byte) error) error {
+	return v.openItems(first, sealed, func(digest string, data []byte) error {
+		if digest == "" {
+			digest = retention.Digest(v.key, data)
+		}
+		return f(digest, data)
+	})
+}
+
+// openItems is openPack for items whose digest is empty if it is not stored.
+func (v *View) openItems(first int64, sealed []byte, f func(digest string, data []byte) error) error {
 	data, err := v.key.Unseal(keptPurpose, sealed, packBind(first))
 	if err == nil {
-		err = eachItem(data, v.key, f)
+		err = eachItem(data, f)
 	}
 	if errors.Is(err, secret.ErrUnseal) {
 		return tool.Errorf(tool.Conflict, "the data kept for leaf %d was changed, or sealed with another key: %w",
@@ -240,8 +250,9 @@ func (v *View) HasKept(wanted []retention.Key) ([]bool, error) {
 	if len(wanted) == 0 {
 		return nil, nil
 	}
+	// from the pack of the first leaf on, or the one before it if it is in the tail
 	const wantedPacks = `SELECT first, data FROM ` + packs + ` WHERE first >= coalesce((SELECT max(first) FROM ` +
-		packs + ` WHERE first <= ?1), ?1) AND first <= ?2 ORDER BY first`
+		`audit_kept WHERE first <= ?1), 0) AND first <= ?2 ORDER BY first`
 	out, in, all, i := make([]bool, len(wanted)), map[string]bool{}, false, 0
 	before := func(next int64) {
 		for ; i < len(wanted) && wanted[i].Seq < next; i++ {
@@ -307,7 +318,7 @@ func (v *View) AllKept(f func(digest string, data []byte, err error) error) erro
 			return v.translateError(err)
 		}
 		var own error
-		err := v.openPack(first, sealed, func(digest string, data []byte) error {
+		err := v.openItems(first, sealed, func(digest string, data []byte) error {
 			own = f(digest, data, nil)
 			return own
 		})

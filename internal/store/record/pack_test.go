@@ -5,9 +5,12 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/s2"
 	"pgregory.net/rapid"
+
+	"github.com/biplane-dev/biplane/internal/control/audit"
 )
 
 const begun = `{"arguments":{"digest":"hmac-sha256:ed49319adb3ee16712ab3abb0faf954e39ef5ad435238e31d84b4b89fe4d3697",` +
@@ -78,6 +81,16 @@ func TestOldPackedLeaf(t *testing.T) {
 			t.Errorf("UnpackLeaf(%q) = %q, %v, want %q", old, got, err, want)
 		}
 	}
+}
+
+// TestAppendTime compares times in unpacked leaves with those in leaves.
+func TestAppendTime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.UnixMicro(rapid.Int64Range(0, 1<<56-1).Draw(t, "micros")).UTC()
+		if got, want := string(appendTime([]byte("x"), at)), "x"+audit.FormatTime(at); got != want {
+			t.Fatalf("appendTime = %s, want %s", got, want)
+		}
+	})
 }
 
 // FuzzUnpackLeaf unpacks hostile data.

@@ -130,7 +130,7 @@ func (v *View) Head() (proof.Head, error) {
 }
 
 func splitHashes(b []byte) []tlog.Hash {
-	var out []tlog.Hash
+	out := make([]tlog.Hash, 0, len(b)/tlog.HashSize)
 	for len(b) >= tlog.HashSize {
 		out, b = append(out, tlog.Hash(b[:tlog.HashSize])), b[tlog.HashSize:]
 	}
