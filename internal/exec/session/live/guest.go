@@ -112,10 +112,10 @@ func (s *Sessions) moveGuest(ctx context.Context, l *liveSession, to *guest.Sour
 }
 
 // Restore restores a guest from a stored snapshot that src took.
-func (s *Sessions) Restore(
+func (t *storage) Restore(
 	ctx context.Context, src *guest.Source, owner, language, blob string,
 ) (sandbox.Sandbox, error) {
-	snapshot, err := s.cfg.Store.Blob(ctx, blob)
+	snapshot, err := t.cfg.Store.Blob(ctx, blob)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (s *Sessions) Restore(
 
 // Journals returns the journals of the first programs of a session. The session must still have the
 // given ID. It returns none if both programs and id are zero.
-func (s *Sessions) Journals(ctx context.Context, owner, name, id string, programs int) ([]*session.Journal, error) {
+func (t *storage) Journals(ctx context.Context, owner, name, id string, programs int) ([]*session.Journal, error) {
 	if programs == 0 {
 		if id != "" {
 			return nil, tool.Errorf(tool.Conflict,
@@ -137,7 +137,7 @@ func (s *Sessions) Journals(ctx context.Context, owner, name, id string, program
 		}
 		return nil, nil
 	}
-	rec, err := s.cfg.Store.Load(ctx, owner, name)
+	rec, err := t.cfg.Store.Load(ctx, owner, name)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (s *Sessions) Journals(ctx context.Context, owner, name, id string, program
 	if err != nil {
 		return nil, err
 	}
-	journals, err := session.LoadJournals(ctx, s.cfg.Store, rec.ID, state.Journal)
+	journals, err := session.LoadJournals(ctx, t.cfg.Store, rec.ID, state.Journal)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func lostWhy(err error) string {
 
 // rebuild rebuilds the guest of a language by replaying its programs with their recorded answers,
 // and stores it. lost is the reason for rebuilding it.
-func (s *Sessions) rebuild(
+func (t *storage) rebuild(
 	ctx context.Context, l *liveSession, src *guest.Source, language string, lost error,
 ) (_ sandbox.Sandbox, err error) {
 	defer func() {
@@ -186,7 +186,7 @@ func (s *Sessions) rebuild(
 	if l.rec == nil {
 		return nil, lost
 	}
-	journals, err := session.LoadJournals(ctx, s.cfg.Store, l.rec.ID, l.state.Journal)
+	journals, err := session.LoadJournals(ctx, t.cfg.Store, l.rec.ID, l.state.Journal)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (s *Sessions) rebuild(
 	g := *state.Guest(language)
 	g.Blob, g.Size = blob.ID, int64(len(snapshot))
 	c := &session.Change{Add: []session.Blob{blob}, Drop: []string{state.Put(g)}}
-	if err := s.commit(ctx, l, c, state, l.files); err != nil {
+	if err := t.commit(ctx, l, c, state, l.files); err != nil {
 		return nil, errors.Join(err, box.Close())
 	}
 	return box, nil

@@ -137,7 +137,7 @@ type Privacy interface {
 
 // Sessions are the sessions of all principals. Close closes those in memory.
 type Sessions struct {
-	cfg Config
+	storage
 
 	mu sync.Mutex
 	by map[key]*liveSession
@@ -152,7 +152,7 @@ type Sessions struct {
 // New returns Sessions with the given configuration.
 func New(cfg Config) *Sessions {
 	cfg.Limits = cfg.Limits.Complete()
-	return &Sessions{cfg: cfg, by: map[key]*liveSession{},
+	return &Sessions{storage: storage{cfg}, by: map[key]*liveSession{},
 		idle:   queue.NewCache[key, *liveSession](cfg.Limits.Hot, cfg.Limits.HotBytes),
 		frozen: newFrozenGuests(cfg.Limits)}
 }

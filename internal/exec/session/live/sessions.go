@@ -65,8 +65,8 @@ func (s *Sessions) describe(r *session.Record, tier string) Info {
 }
 
 // requireStore returns an error if nothing is stored.
-func (s *Sessions) requireStore() error {
-	if s.cfg.Store == nil {
+func (t *storage) requireStore() error {
+	if t.cfg.Store == nil {
 		return tool.Errorf(tool.Unavailable, "sessions are unavailable, because nothing is stored")
 	}
 	return nil
@@ -184,21 +184,21 @@ func (s *Sessions) End(ctx context.Context, p tool.Principal, name string) error
 }
 
 // endUnread ends a session that can't be read.
-func (s *Sessions) endUnread(ctx context.Context, key key, unread error) error {
+func (t *storage) endUnread(ctx context.Context, key key, unread error) error {
 	if tool.AsError(unread).Kind != tool.Conflict {
 		return unread
 	}
-	all, err := s.cfg.Store.List(ctx, key.owner)
+	all, err := t.cfg.Store.List(ctx, key.owner)
 	if err != nil {
 		return err
 	}
 	for i := range all {
 		if all[i].Name == key.name {
-			return s.cfg.Store.End(ctx, &all[i])
+			return t.cfg.Store.End(ctx, &all[i])
 		}
 	}
 	// No session, only labels of programs that failed.
-	return s.cfg.Store.End(ctx, &session.Record{Owner: key.owner, Name: key.name})
+	return t.cfg.Store.End(ctx, &session.Record{Owner: key.owner, Name: key.name})
 }
 
 // Do runs an operation of the guest protocol on the files of an existing session of p, and returns

@@ -16,11 +16,11 @@ import (
 )
 
 // sealer returns the key for exports, or nil if there is none.
-func (s *Sessions) sealer() session.Sealer {
-	if s.cfg.Key == nil {
+func (t *storage) sealer() session.Sealer {
+	if t.cfg.Key == nil {
 		return nil
 	}
-	return s.cfg.Key
+	return t.cfg.Key
 }
 
 // Export writes a session of p as one file, as its last program left it. The file is encrypted and
@@ -183,7 +183,7 @@ func takeJournal(c *session.Change, e *session.Exported) ([]*session.Journal, er
 
 // takeGuests restores the guests, or rebuilds those from another build of the engine, and adds them
 // to the change.
-func (s *Sessions) takeGuests(ctx context.Context, owner string, c *session.Change, e *session.Exported,
+func (t *storage) takeGuests(ctx context.Context, owner string, c *session.Change, e *session.Exported,
 	journals []*session.Journal) (*session.State, string, error) {
 	state, note := e.State.Clone(), ""
 	for i := range state.Guests {
@@ -192,7 +192,7 @@ func (s *Sessions) takeGuests(ctx context.Context, owner string, c *session.Chan
 			return nil, "", tool.Errorf(tool.Invalid, "import: the session has a guest of language %q",
 				text.Cut(g.Language, 40))
 		}
-		src, _, err := s.cfg.Guests.ChooseSource(ctx, guest.Need{Language: g.Language, Kind: guest.StateKind(state)})
+		src, _, err := t.cfg.Guests.ChooseSource(ctx, guest.Need{Language: g.Language, Kind: guest.StateKind(state)})
 		if err != nil {
 			return nil, "", tool.Errorf(tool.AsError(err).Kind, "import: %w", err)
 		}
@@ -241,9 +241,9 @@ func reborn(ctx context.Context, src *guest.Source, owner, language string, mark
 }
 
 // takeFiles returns a tree of exported files. They must obey the rules and quota of programs.
-func (s *Sessions) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
-	lim := s.cfg.Limits
-	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Bytes: lim.Workspace, Files: lim.Files}, Clock: s.cfg.Clock})
+func (t *storage) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
+	lim := t.cfg.Limits
+	fs := vfs.New(vfs.Config{Quota: vfs.Quota{Bytes: lim.Workspace, Files: lim.Files}, Clock: t.cfg.Clock})
 	for _, f := range files {
 		name := "workspace/" + f.Path
 		var err error
@@ -270,4 +270,19 @@ func (s *Sessions) takeFiles(files []session.ExportedFile) (*vfs.Tree, error) {
 		}
 	}
 	return tree, nil
+}
+
+// Limits of an imported session.
+const (
+	maxLabels      = 64 // labels
+	maxLabelLength = 64 // bytes of a label
+)
+
+// checkLabels returns an error if the labels of an imported session are invalid.
+func checkLabels(s *session.State) error {
+	invalid := func(l string) bool { return l == "" || len(l) > maxLabelLength }
+	if len(s.Labels) > maxLabels || slices.ContainsFunc(s.Labels, invalid) {
+		return tool.Errorf(tool.Invalid, "import: the session's labels are none")
+	}
+	return nil
 }
