@@ -10,6 +10,7 @@ import { evaluate, framesOf } from "./errors.js";
 import { ToolError } from "./toolerror.js";
 import * as calls from "./calls.js";
 import "./decoded.js";
+import "./regexps.js";
 import * as timers from "./timers.js";
 import * as console_ from "./console.js";
 import { parse, resolved, serialize } from "./json.js";

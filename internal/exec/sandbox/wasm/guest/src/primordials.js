@@ -56,6 +56,7 @@ export const toLowerCase = uncurry(String.prototype.toLowerCase);
 export const toUpperCase = uncurry(String.prototype.toUpperCase);
 export const trim = uncurry(String.prototype.trim);
 
+export const RegExpCtor = RegExp;
 export const exec = uncurry(RegExp.prototype.exec);
 export const regexpTest = (r, s) => exec(r, s) !== null;
 export const regexpToString = uncurry(RegExp.prototype.toString);
