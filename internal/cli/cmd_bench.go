@@ -35,7 +35,7 @@ Python if they are installed, and any MCP server named with --gateway. The comma
 configuration, and leaves nothing behind. Only process_pandas needs an image with pandas in the data folder.
 On a shared machine, compare figures within one run only.
 
-Of a gateway it measures the handshake, the size of tools/list, and the cheapest call. That is 1+1 in a
+For a gateway, it measures the handshake, the size of tools/list, and the cheapest call. That is 1+1 in a
 tool that runs code, or else a tool whose name says that it only reads. If the gateway has "biplane demo
 serve bench x" as its MCP server, it also measures calls through it, one after the other and from 16
 clients at once. Biplane in mode direct is measured in the same way.

@@ -21,9 +21,9 @@ func serveCommand(a *app) *cobra.Command {
 approvals at /approvals, metrics at /metrics, and health at /healthz and /readyz. The address is printed
 when it is ready for connections.
 
-If the configuration file changes, or on SIGHUP, the changes come into force without an interruption:
+If the configuration file changes, or on SIGHUP, the changes take effect without an interruption:
 upstreams, policies and limits. The log and biplane status name those that need a restart, and say why
-an invalid file is not in force.
+an invalid file is not applied.
 
 Without sign-in it listens on loopback addresses only. With auth in the configuration every client needs
 an API key (biplane keys) or an access token. It then may listen on other addresses too, provided that
