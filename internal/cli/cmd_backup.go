@@ -130,7 +130,7 @@ afterwards is unknown.`,
 	return c
 }
 
-// readIdentities returns what decrypts a backup.
+// readIdentities returns the keys that decrypt a backup.
 func readIdentities(passphrase, identity string) ([]age.Identity, error) {
 	secret, err := readPassphrase(passphrase)
 	if err != nil {

@@ -70,7 +70,7 @@ them. An existing configuration is kept, unless --replace is given.`,
 	return c
 }
 
-// thisMachine returns where the clients of this user keep their files.
+// thisMachine returns the places where the clients of this user keep their files.
 func thisMachine() (clients.Machine, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {

@@ -241,7 +241,7 @@ func (i *initializer) showResult(w io.Writer) {
 	}
 }
 
-// nextSteps returns what the user can do now.
+// nextSteps returns the next steps for the user.
 func (i *initializer) nextSteps() (steps []string) {
 	working := false
 	for _, u := range i.report.Upstreams {

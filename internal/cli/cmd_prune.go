@@ -76,7 +76,7 @@ var pruneHelp = map[string]string{
 	api.PruneAudit:      "archive entries of the audit log from longer ago than this `age`",
 }
 
-// parseAges returns what is to be pruned, in the order of api.PruneKinds.
+// parseAges returns the data to prune, in the order of api.PruneKinds.
 func parseAges(ages map[string]*string, now time.Time) (todo []prunedKind, err error) {
 	for _, k := range api.PruneKinds {
 		if *ages[k] == "" {

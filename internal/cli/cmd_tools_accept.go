@@ -96,7 +96,7 @@ type pending struct {
 	says        string // its subject, in one line
 }
 
-// listPending returns what waits for acceptance at an upstream.
+// listPending returns the changes that wait for acceptance at an upstream.
 func listPending(u *api.Upstream) (out []pending) {
 	for _, w := range u.Weaker {
 		out = append(out, pending{w.Path, w.Claim, strings.Join(w.Changes, ", ")})
@@ -109,7 +109,8 @@ func listPending(u *api.Upstream) (out []pending) {
 	return out
 }
 
-// pickClaims returns what waits for acceptance of the named tools, or of all tools of an upstream.
+// pickClaims returns the changes that wait for acceptance of the named tools, or of all tools of an
+// upstream.
 func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out []pending, err error) {
 	var waiting []pending
 	for i := range upstreams {

@@ -19,7 +19,7 @@ type Approvals struct {
 // defaultKeepApprovals is the default of Approvals.Keep.
 const defaultKeepApprovals = 400 * 24 * time.Hour
 
-// Retention returns how long decided requests are kept.
+// Retention returns the time for which decided requests are kept.
 func (a Approvals) Retention() time.Duration { return cmp.Or(a.Keep, defaultKeepApprovals) }
 
 func (r *fileReader) readApprovals(n *node) {

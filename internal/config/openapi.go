@@ -42,7 +42,7 @@ func (a *OpenAPI) OpenWith(opener any) (tool.Caller, error) {
 // ShowEntry returns the printable form.
 func (a *OpenAPI) ShowEntry() any { return a.shown }
 
-// ShowTarget returns where the document is.
+// ShowTarget returns the place of the document.
 func (a *OpenAPI) ShowTarget() string { return a.shown.Spec }
 
 // ListAddresses returns the addresses of the document and of the server. A document in a file

@@ -96,7 +96,7 @@ func (c *Endpoints) showProfiles() map[string]ShownProfile {
 	return out
 }
 
-// ModeOf returns what the agents of a profile see: "code", "direct" or "auto".
+// ModeOf returns the mode of a profile: "code", "direct" or "auto".
 func (c *Endpoints) ModeOf(p Profile) string {
 	return cmp.Or(p.Mode, c.Mode)
 }

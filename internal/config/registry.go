@@ -92,7 +92,8 @@ func readRegistryKeys(r *reader, n *node, c *Registry) {
 	}
 }
 
-// DescribeSource returns where the list of approved servers is read, and kept in a data folder.
+// DescribeSource returns the places where the list of approved servers is read from, and kept in a
+// data folder.
 func (c *Registry) DescribeSource(folder string) registry.Source {
 	return registry.Source{Place: c.Source, Keys: c.Keys, Unsigned: c.Unsigned, Folder: folder}
 }

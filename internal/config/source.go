@@ -29,11 +29,11 @@ type API interface {
 	// OpenWith creates the upstream with a method of an opener, which each kind has. The result is
 	// an upstream.Upstream.
 	OpenWith(opener any) (tool.Caller, error)
-	// GetSource returns what all kinds have in common.
+	// GetSource returns the fields that all kinds have in common.
 	GetSource() *Source
 	// ShowEntry returns the printable form, without secrets.
 	ShowEntry() any
-	// ShowTarget returns where the upstream is, without secrets.
+	// ShowTarget returns the address or command of the upstream, without secrets.
 	ShowTarget() string
 	// ListAddresses returns the addresses that the entry names; none if it is on this machine.
 	ListAddresses() []string

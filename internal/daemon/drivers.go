@@ -143,7 +143,7 @@ func (s *sandboxes) Close() error {
 	return errors.Join(errs...)
 }
 
-// Sandboxes returns what each kind of sandbox can do on this host.
+// Sandboxes describes each kind of sandbox on this host.
 func (d *Daemon) Sandboxes(ctx context.Context) []api.Capability {
 	out := make([]api.Capability, 0, len(d.sandboxes.kinds))
 	for _, k := range d.sandboxes.kinds {
@@ -152,7 +152,7 @@ func (d *Daemon) Sandboxes(ctx context.Context) []api.Capability {
 	return out
 }
 
-// describeKind returns what a kind of sandbox can do.
+// describeKind describes a kind of sandbox.
 func describeKind(ctx context.Context, k sandbox.Kind) api.Capability {
 	var caps sandbox.Capabilities
 	err := k.Err

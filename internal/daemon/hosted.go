@@ -40,7 +40,7 @@ type hosting struct {
 	door  tool.Caller
 }
 
-// newHosting returns what runs MCP servers in sandboxes.
+// newHosting returns the host of MCP servers in sandboxes.
 func newHosting(d *Daemon) *hosting {
 	h := &hosting{folder: filepath.Join(d.cfg.DataDir, hostedFolder), cfg: d.cfg.Settings.Network,
 		memory: hosted.NewMemory(d.cfg.Settings.Sandbox.Own.TotalMemory, nil), used: map[string]int{}, log: d.log}

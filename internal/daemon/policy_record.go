@@ -5,8 +5,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/policy/desk"
 )
 
-// newPolicyDesk returns what answers questions about policies. u is nil if they are asked while the
-// upstreams connect.
+// newPolicyDesk returns the desk that answers questions about policies. u is nil if they are asked
+// while the upstreams connect.
 func (d *Daemon) newPolicyDesk(u desk.Upstreams) *desk.Desk {
 	s := d.cfg.Settings // of these parts none changes without a restart
 	c := desk.Config{

@@ -16,7 +16,7 @@ const prunedAtOnce = 4000
 // A pruner deletes and archives old data on request.
 type pruner struct{ *Daemon }
 
-// countOld returns how much data of a kind is from before a time.
+// countOld returns the amount of data of a kind that is older than a time.
 func (d pruner) countOld(ctx context.Context, kind string, before time.Time) (int64, error) {
 	switch old := d.store.OldData(); kind {
 	case api.PruneExecutions:
@@ -33,7 +33,7 @@ func (d pruner) countOld(ctx context.Context, kind string, before time.Time) (in
 	return 0, tool.Errorf(tool.Invalid, "there is no data of kind %q", kind)
 }
 
-// removeOld deletes some of that data, and returns how much.
+// removeOld deletes some of that data, and returns the deleted amount.
 func (d pruner) removeOld(ctx context.Context, kind string, before time.Time) (int64, error) {
 	switch old := d.store.OldData(); kind {
 	case api.PruneExecutions:

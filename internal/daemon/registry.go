@@ -30,7 +30,7 @@ type approvedServers struct {
 	logged string // the last problem
 }
 
-// newApprovedServers returns what decides which upstreams may be started, or nil if the
+// newApprovedServers returns the list that decides which upstreams may be started, or nil if the
 // configuration doesn't restrict them.
 func newApprovedServers(s *config.Config, folder string, log *slog.Logger) *approvedServers {
 	if !s.Registry.Only {

@@ -53,7 +53,7 @@ func (d describer) describeItem(e *catalog.Entry) typegen.Item {
 	return it
 }
 
-// wireObservation returns what was observed of a tool's results, or nil if nothing is shown.
+// wireObservation returns the observation of a tool's results, or nil if nothing is shown.
 func (d describer) wireObservation(t *tool.Tool) *api.ObservedResult {
 	o := d.shapes.FindObservation(t)
 	if !o.IsShown() {

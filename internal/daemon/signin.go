@@ -128,7 +128,7 @@ func (u *upstreams) signInPage(name string) string {
 	return ""
 }
 
-// signInAdvice returns what a principal must do to sign in to an upstream.
+// signInAdvice tells a principal how to sign in to an upstream.
 func (u *upstreams) signInAdvice(name, owner string) string {
 	base := u.places.publicURL()
 	switch {

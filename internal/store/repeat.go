@@ -32,7 +32,7 @@ type keptAnswer struct {
 	Answer *repeat.Answer `json:"answer"`
 }
 
-// repeatBinding returns what the sealed part of a row is bound to.
+// repeatBinding returns the data that the sealed part of a row is bound to.
 func repeatBinding(principal, key string, began int64) [][]byte {
 	return [][]byte{[]byte(principal), []byte(key), []byte(strconv.FormatInt(began, 10))}
 }

@@ -25,7 +25,7 @@ type Shapes struct {
 // OpenShapes returns the stored observations, which key seals.
 func (s *Store) OpenShapes(key *secret.Key) *Shapes { return &Shapes{s, key} }
 
-// shapeBinding returns what the sealed part of a row is bound to.
+// shapeBinding returns the data that the sealed part of a row is bound to.
 func shapeBinding(k shape.Key, used int64) [][]byte {
 	return [][]byte{[]byte(k.Upstream), []byte(k.Tool), []byte(strconv.FormatInt(used, 10))}
 }

@@ -31,7 +31,7 @@ func (s *Store) Tokens(key *secret.Key) *Tokens { return &Tokens{s: s, key: key}
 // ForOwner returns the sign-ins of a principal.
 func (t *Tokens) ForOwner(owner string) *Tokens { return &Tokens{t.s, t.key, owner} }
 
-// sealedFor returns what a sign-in is sealed for.
+// sealedFor returns the data that a sign-in is bound to.
 func (t *Tokens) sealedFor(upstream, resource string) [][]byte {
 	if t.owner == "" {
 		return [][]byte{[]byte(upstream), []byte(resource)}

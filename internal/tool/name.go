@@ -9,7 +9,7 @@ import (
 // Create.Issue. It doesn't split words without separators.
 func Snake(name string) string { return snake(name, false) }
 
-// SnakePattern is Snake for a path or a pattern of paths: it keeps dots and stars.
+// SnakePattern is like Snake, for a path or a pattern of paths: it keeps dots and stars.
 func SnakePattern(p string) string { return snake(p, true) }
 
 func snake(name string, pattern bool) string {

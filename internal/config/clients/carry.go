@@ -51,7 +51,7 @@ type oauthEntry struct {
 	CursorSecret string `json:"CLIENT_SECRET"`
 }
 
-// convertSignIn adds the sign-in of an entry to d. It returns what isn't carried over.
+// convertSignIn adds the sign-in of an entry to d. It returns the parts that it doesn't carry over.
 func (w *rewriter) convertSignIn(d *definition, e *entry) (lost []string) {
 	for _, o := range []struct {
 		name string

@@ -67,8 +67,8 @@ type definition struct {
 	inProject bool // Dir is only the project's folder, in which its client starts it
 }
 
-// identityKey returns what identifies the server: equal ones are the same, whether or not they are
-// disabled.
+// identityKey returns a key that identifies the server: equal ones are the same, whether or not
+// they are disabled.
 func (d definition) identityKey() string {
 	d.Disabled = false
 	if d.inProject {

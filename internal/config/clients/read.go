@@ -122,8 +122,8 @@ func (f format) decodeDocument(text []byte) (d document, err error) {
 	return d, json.Unmarshal(text, &d)
 }
 
-// measureDepth returns how deep the brackets outside of strings are nested. The parsers are
-// recursive.
+// measureDepth returns the depth to which the brackets outside of strings are nested. The parsers
+// are recursive.
 func measureDepth(text []byte) (deepest int) {
 	depth := 0
 	quote := byte(0)

@@ -15,7 +15,7 @@ const (
 	deleting
 )
 
-// deedOfTool returns what a tool does: its upstream says so, or its route.
+// deedOfTool returns the deed of a tool, from its upstream's statement or its route.
 func deedOfTool(t *tool.Tool) deed {
 	switch _, r := splitRoute(t.Description); {
 	case r.deletes:
@@ -28,7 +28,7 @@ func deedOfTool(t *tool.Tool) deed {
 	return writing
 }
 
-// deedOfQuery returns what a query asks for, which its first word says: agents write "delete a
+// deedOfQuery returns the deed that a query asks for by its first word: agents write "delete a
 // branch".
 func deedOfQuery(words []string) deed {
 	if len(words) == 0 {

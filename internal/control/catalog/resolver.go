@@ -56,7 +56,7 @@ func hiddenTool(whole *View, path string) *Entry {
 	return nil
 }
 
-// FindTool is Find for a program.
+// FindTool is like Find, for a program.
 func (v *View) FindTool(path string) (tool.Entry, error) {
 	e, err := v.Find(path)
 	if err != nil { // a nil *Entry in the interface would not be nil

@@ -23,7 +23,7 @@ func authorize(_ context.Context, g *Gateway, r *request) error {
 	return nil
 }
 
-// requestOf returns what policy decides on: a call of t.
+// requestOf returns the request to policy for a call of t.
 func requestOf(c *tool.Call, t *tool.Tool) policy.Request {
 	by := c.FromProgram()
 	return policy.Request{Principal: c.Principal, Tool: t,

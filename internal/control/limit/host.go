@@ -39,7 +39,7 @@ type meter struct {
 	unpaidOut, unpaidIn int64
 }
 
-// MeterCall returns what charges the bytes that pass by the connection of a call; nil: no rule
+// MeterCall returns a meter for the bytes of the connection of a call; nil: no rule
 // limits them.
 func (l *Limiter) MeterCall(ctx context.Context, c *tool.Call) tool.Meter {
 	host := hostFrom(ctx)

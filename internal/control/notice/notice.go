@@ -57,7 +57,7 @@ type Notice struct {
 	Principal string `json:"-"`
 }
 
-// FormatTitle returns what happened, in one line.
+// FormatTitle describes the event in one line.
 func (n *Notice) FormatTitle() string {
 	about := text.Cut(tool.VisibleLine(n.Subject), maxSubject)
 	switch n.Kind {
@@ -79,7 +79,7 @@ func (n *Notice) FormatTitle() string {
 	return "This is a test of Biplane's notices"
 }
 
-// FormatOmission returns how many notices were left out, as a sentence; empty if none were.
+// FormatOmission returns a sentence about the notices that were left out; empty if none were.
 func (n *Notice) FormatOmission() string {
 	if n.Dropped == 0 {
 		return ""
@@ -87,7 +87,7 @@ func (n *Notice) FormatOmission() string {
 	return text.Count(n.Dropped, "more notice") + " before this one were not sent: there were too many."
 }
 
-// FindPlace returns where the subject is shown: the link, or a command.
+// FindPlace returns the link or the command that shows the subject.
 func (n *Notice) FindPlace() string {
 	if n.Link != "" {
 		return n.Link

@@ -57,7 +57,7 @@ func (e *Engine) ruleFile(r *rule) File {
 	return e.cfg.Files[i]
 }
 
-// Check returns what is wrong with the policies for the given tools: names of tools, upstreams and
+// Check returns the problems of the policies for the given tools: names of tools, upstreams and
 // arguments, and the types of arguments. An error that concerns only some of the tools of a policy
 // is a warning. The parameter unlisted names the upstreams that have not listed their tools. Names
 // of their tools can't be checked.

@@ -14,7 +14,7 @@ type Dependencies struct {
 	Findings  bool // what the review found in the program
 }
 
-// Looks returns what the policies depend on.
+// Looks returns the dependencies of the policies.
 func (e *Engine) Looks() Dependencies {
 	l := Dependencies{Arguments: e.reads}
 	severalTiers := e.cfg.Strongest > e.cfg.Tier

@@ -101,7 +101,7 @@ type depends struct {
 	caller   bool // the principal, the action, or another part of the context
 }
 
-// dependsOf returns what the conditions of a policy depend on.
+// dependsOf returns the dependencies of a policy's conditions.
 func dependsOf(p *cedar.Policy) (d depends) {
 	for _, c := range p.AST().Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {

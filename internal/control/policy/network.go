@@ -126,10 +126,10 @@ func (t *Target) Reads() bool { return t.Method == "GET" || t.Method == "HEAD" }
 // IsOpaque reports whether the target is a connection whose requests are not seen.
 func (t *Target) IsOpaque() bool { return t.Method == connectMethod }
 
-// targetFacts returns what policies know about a host. It also has the attributes of tools, so that
-// policies without an action can be evaluated for it. It is never readOnly, since every request
-// carries data out. What depends on a request is missing for an opaque target: policies that need
-// it can't be evaluated, so they permit nothing, or deny.
+// targetFacts returns the facts that policies know about a host. It also has the attributes of
+// tools, so that policies without an action can be evaluated for it. It is never readOnly, since
+// every request carries data out. What depends on a request is missing for an opaque target:
+// policies that need it can't be evaluated, so they permit nothing, or deny.
 func (t *Target) targetFacts() *facts {
 	about := hostAttributes(t.Host)
 	about["port"], about["scheme"] = cedar.Long(t.Port), cedar.String(t.URL.Scheme)

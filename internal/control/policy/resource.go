@@ -37,8 +37,8 @@ func (u *FileUse) actionName() string {
 	return readAction
 }
 
-// fileFacts returns what policies know about a file. It also has the attributes of tools, so that
-// policies without an action apply to files like to tools: reading a file is readOnly.
+// fileFacts returns the facts that policies know about a file. It also has the attributes of tools,
+// so that policies without an action apply to files like to tools: reading a file is readOnly.
 func (u *FileUse) fileFacts() *facts {
 	// the path may be a folder, which a write can create
 	folders := []cedar.EntityUID{cedar.NewEntityUID(folderType, cedar.String(u.Path))}
@@ -60,7 +60,7 @@ func (u *FileUse) fileFacts() *facts {
 	}}
 }
 
-// factsOf returns what policies know about the resource of a request.
+// factsOf returns the facts that policies know about the resource of a request.
 func (e *Engine) factsOf(r Request) (*facts, error) {
 	switch {
 	case r.File != nil:

@@ -124,7 +124,7 @@ func (d *document) decodeList() (*List, error) {
 	return list, list.checkEntries()
 }
 
-// checkEntries returns what is wrong with the list.
+// checkEntries returns the problems of the list.
 func (l *List) checkEntries() error {
 	switch {
 	case l.Name == "" || len(l.Name) > 100 || cleanText(l.Name, 100) != l.Name:

@@ -121,7 +121,7 @@ func (s *Server) ShortName() string {
 // CleanSummary returns the description on one line.
 func (s *Server) CleanSummary() string { return cleanText(s.Description, 200) }
 
-// checkServer returns what is wrong with a description.
+// checkServer returns the problems of a description.
 func (s *Server) checkServer() error {
 	if len(s.Name) > 200 || !serverNames().MatchString(s.Name) {
 		return fmt.Errorf("invalid name %q: a server's name is like io.github.user/weather", cleanText(s.Name, 100))
@@ -148,7 +148,7 @@ var homes = map[string][]string{
 	"pypi": {"https://pypi.org", "https://pypi.org/simple"},
 }
 
-// checkPackage returns what is wrong with a package. Nothing is wrong with one of an unsupported
+// checkPackage returns the problems of a package. It finds none in a package of an unsupported
 // type: it can't be used.
 func (p *Package) checkPackage() error {
 	if len(p.RuntimeArguments)+len(p.PackageArguments)+len(p.Environment) > maxInputs {

@@ -138,7 +138,7 @@ func (l *Learner) LearnResult(t *tool.Tool, r *tool.Result) {
 	}
 }
 
-// FindObservation returns what was observed of a tool's results: the zero Observation if nothing
+// FindObservation returns the observation of a tool's results: the zero Observation if nothing
 // was, or if the tool declares their type or its definition has changed since.
 func (l *Learner) FindObservation(t *tool.Tool) Observation {
 	if l == nil || t.OutputSchema != nil || l.isOff(t.Upstream) {

@@ -184,8 +184,8 @@ func refusedBySession(r *run, n guest.Need, err error) error {
 		name, kind, n.Tier, n.Language, name)
 }
 
-// recordedNeed returns what an execution requires of its sandbox when it is recovered or replayed.
-// Once its program has been prepared, that includes the kind in which it ran.
+// recordedNeed returns the requirements of an execution on its sandbox when it is recovered or
+// replayed. Once its program has been prepared, that includes the kind in which it ran.
 func recordedNeed(st *journal.History) guest.Need {
 	n := guest.Need{Tier: max(st.Begin.Tier, st.Record.Tier), Language: st.Record.Language, Kind: st.Begin.Sandbox}
 	if st.Prepared != nil {

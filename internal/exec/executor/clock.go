@@ -9,7 +9,7 @@ import (
 // A clock measures the time that a program uses for itself. It is paused while a call is
 // outstanding. It also has the program's own timer. It is safe for concurrent use.
 type clock struct {
-	mu      sync.Mutex    // guards what follows
+	mu      sync.Mutex    // guards the fields below
 	limit   time.Duration // the time that the program may use
 	left    time.Duration // what was left of limit at since, or when the clock was paused
 	running bool

@@ -41,7 +41,7 @@ func (h *history) isReplayed() bool { return h.Recall != nil }
 // isStored reports whether the program's results were stored before this process began.
 func (h *history) isStored() bool { return h.stored }
 
-// story returns what was recorded before this process began. The execution is replayed.
+// story returns the record from before this process began. The execution is replayed.
 func (h *history) story() *journal.History { return h.History }
 
 // resume continues the journal that st was read from.

@@ -16,7 +16,7 @@ const maxSeen = 8 << 20
 // A savings holds the results of a program's calls, which its agent did not have to read, until
 // their tokens are counted. It is safe for concurrent use.
 type savings struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	results []json.RawMessage
 	bytes   int               // of results
 	beyond  int               // bytes of the results over maxSeen

@@ -32,7 +32,7 @@ type state struct {
 	watchers   *watchers
 
 	reporter holdReporter
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	exec     execution.Execution
 	program  *program.Program // nil: not prepared yet, or dropped
 	findings []tool.Finding   // of the program; must not be modified

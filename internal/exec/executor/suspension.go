@@ -13,7 +13,7 @@ const maxPatience = time.Minute
 
 // A suspension decides when a program that waits is suspended. It is safe for concurrent use.
 type suspension struct {
-	mu            sync.Mutex              // guards what follows
+	mu            sync.Mutex              // guards the fields below
 	allowed       bool                    // the program can be suspended
 	patience      time.Duration           // how long its calls must have been outstanding
 	lastActive    time.Time               // time of the last message in either direction

@@ -244,7 +244,7 @@ func (s *Server) removeFolder() error {
 // EndSignal returns a channel that is closed when nothing of the server is left.
 func (s *Server) EndSignal() <-chan struct{} { return s.ended }
 
-// DescribeEnd returns how it has ended. It rests if it was only ended to free memory.
+// DescribeEnd describes its end. It rests if it was only ended to free memory.
 func (s *Server) DescribeEnd() (how string, rests bool) {
 	<-s.ended
 	s.mu.Lock()

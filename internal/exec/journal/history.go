@@ -94,8 +94,8 @@ func (s *History) Unknown() (out []*Call) {
 	return out
 }
 
-// RunTime returns how long the execution had run until its last entry that has a time. It excludes
-// the time between processes and the time spent waiting for people.
+// RunTime returns the time that the execution had run until its last entry that has a time. It
+// excludes the time between processes and the time spent waiting for people.
 func (s *History) RunTime() time.Duration {
 	d := s.last.Sub(s.Record.Started)
 	for _, g := range s.gaps {

@@ -21,7 +21,7 @@ type gate struct {
 	tcp       []*net.TCPListener // in the order of package netns, from LongName on
 }
 
-// DescribeSetup returns what the sandbox needs to know.
+// DescribeSetup returns the setup for the sandbox.
 func (g *gate) DescribeSetup() netns.Setup {
 	return netns.Setup{Ports: g.cfg.Ports, Authorities: g.authority.encodePEM() + g.cfg.Authorities,
 		Environment: append(listVariables(), g.cfg.Variables...)}

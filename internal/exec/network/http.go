@@ -126,7 +126,7 @@ func pathOf(u *url.URL) string {
 	return path
 }
 
-// targetOf returns where a request goes. On a connection to a host, the request must name that
+// targetOf returns the target of a request. On a connection to a host, the request must name that
 // host.
 func (o *origin) targetOf(r *http.Request) (t target, scheme string, err error) {
 	if o.scheme == "" {

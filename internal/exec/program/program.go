@@ -155,7 +155,7 @@ func (p *Preparer) Prepare(q Request) (*Program, error) {
 	return prog.addWarnings(p.cfg.Results), nil
 }
 
-// modeOf returns how to read a program in TypeScript or JavaScript.
+// modeOf returns the mode for reading a program in TypeScript or JavaScript.
 func modeOf(q *Request, language string) mode {
 	if language == "javascript" {
 		return mode{api.LoaderJS, q.Session}

@@ -18,7 +18,7 @@ type Network interface {
 // A Gate is the host's end of the network of one sandbox: everything that leaves the sandbox passes
 // through it. Without traffic, it refuses everything.
 type Gate interface {
-	// DescribeSetup returns what the sandbox needs to know.
+	// DescribeSetup returns the setup for the sandbox.
 	DescribeSetup() netns.Setup
 	// AttachListeners accepts the listeners that the sandbox passed to the host, in the order of
 	// package netns. It is called once, and closes the files.

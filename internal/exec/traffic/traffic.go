@@ -162,7 +162,7 @@ func (t *Traffic) AddLabels(ctx context.Context, labels []string) error {
 	return t.addLabels(ctx, labels, nil)
 }
 
-// addLabels is AddLabels for the answer of a connection, which it doesn't end.
+// addLabels is like AddLabels, for the answer of a connection, which it doesn't end.
 func (t *Traffic) addLabels(ctx context.Context, labels []string, from *connection) error {
 	if len(labels) == 0 {
 		return nil

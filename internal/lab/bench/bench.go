@@ -175,7 +175,7 @@ func (r *runner) countRounds(n int) int {
 	return n
 }
 
-// measuringTime returns how long to repeat something.
+// measuringTime returns the time for which a measurement is repeated.
 func (r *runner) measuringTime(d time.Duration) time.Duration {
 	if r.cfg.Quick {
 		return d / 20

@@ -99,7 +99,7 @@ func (l *lab) measureCompute(ctx context.Context, lang string) (_ []Figure, err 
 	return out, nil
 }
 
-// computeRounds returns how often each program is run.
+// computeRounds returns the number of runs of each program.
 func computeRounds(r *runner) int {
 	if r.cfg.Quick {
 		return 1

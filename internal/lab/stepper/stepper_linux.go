@@ -19,7 +19,7 @@ type Call struct {
 
 // Names describe calls.
 type Names interface {
-	// DescribeCall returns what a call changes; empty: it is no step.
+	// DescribeCall describes the change that a call makes; empty: it is no step.
 	DescribeCall(call uint32, args [6]uint64) string
 }
 

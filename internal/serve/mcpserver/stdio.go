@@ -35,7 +35,7 @@ type Conversation struct {
 	Carries func(labels []string) error // stores more labels for the next process; nil: there is none
 }
 
-// Continue is ServeStdio for a connection that another process may have served before.
+// Continue is like ServeStdio, for a connection that another process may have served before.
 func (s *Server) Continue(ctx context.Context, in io.Reader, out io.Writer, known Conversation) error {
 	s.mu.Lock()
 	if s.closed {

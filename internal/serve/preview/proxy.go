@@ -88,7 +88,7 @@ func namesVisitor(name string) bool {
 		func(word string) bool { return slices.Contains(visitorWords, word) })
 }
 
-// newProxy returns what passes requests on.
+// newProxy returns the proxy that passes requests on.
 func (s *Server) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{Rewrite: rewriteRequest, ModifyResponse: cleanAnswer, ErrorHandler: answerFailure,
 		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
@@ -179,7 +179,7 @@ func (t plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &answer, nil
 }
 
-// rewriteLocation returns where a redirect leads in the preview. Other hosts stay as they are.
+// rewriteLocation returns the target of a redirect in the preview. Other hosts stay as they are.
 func rewriteLocation(to string, l *link, r *http.Request) string {
 	u, err := url.Parse(to)
 	if err != nil {

@@ -222,7 +222,7 @@ func (v *View) openPack(first int64, sealed []byte, f func(digest string, data [
 	})
 }
 
-// openItems is openPack for items whose digest is empty if it is not stored.
+// openItems is like openPack, for items whose digest is empty if it is not stored.
 func (v *View) openItems(first int64, sealed []byte, f func(digest string, data []byte) error) error {
 	data, err := v.key.Unseal(keptPurpose, sealed, packBind(first))
 	if err == nil {

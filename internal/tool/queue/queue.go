@@ -111,7 +111,8 @@ func (q *Fair) room(principal string) error {
 		q.length)
 }
 
-// Rejoin is Enter for an execution that had a slot before. It is not rejected if the queue is full.
+// Rejoin is like Enter, for an execution that had a slot before. It is not rejected if the queue is
+// full.
 func (q *Fair) Rejoin(ctx context.Context, principal string) error {
 	return q.wait(ctx, principal, true)
 }

@@ -42,17 +42,17 @@ func newShares(what, state string, size, reserve int64) *Shares {
 	return &Shares{what: what, state: state, size: size, total: size + reserve, held: map[string]int64{}}
 }
 
-// Size returns how much a single principal may hold.
+// Size returns the maximum that a single principal may hold.
 func (s *Shares) Size() int64 { return s.size }
 
-// Load returns how much is held in total, and by how many principals.
+// Load returns the amount held in total, and the number of principals that hold it.
 func (s *Shares) Load() (used int64, holders int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.used, len(s.held)
 }
 
-// Held returns how much a principal holds.
+// Held returns the amount that a principal holds.
 func (s *Shares) Held(who string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,8 +23,8 @@ var pyDetails = []struct {
 	{nodes: 20, few: true},
 }
 
-// PythonSignature is Signature for Python programs: the call with its keywords, their descriptions,
-// and the classes that it needs.
+// PythonSignature is like Signature, for Python programs: the call with its keywords, their
+// descriptions, and the classes that it needs.
 func PythonSignature(it Item) (code, example, resultNote string) {
 	n := it.Names
 	for i, d := range pyDetails {

@@ -30,7 +30,7 @@ type Loader interface {
 type Module interface {
 	// ListUses returns the paths of the files that it consists of.
 	ListUses() []string
-	// ListExports returns what it exports.
+	// ListExports returns its exports.
 	ListExports() []Export
 }
 

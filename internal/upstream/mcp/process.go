@@ -49,7 +49,7 @@ type Launched interface {
 	UseServer(ctx context.Context) (release func(), err error)
 	// EndSignal returns a channel that is closed when the server has ended.
 	EndSignal() <-chan struct{}
-	// DescribeEnd returns how it has ended, for people. It rests if it was only ended to free
+	// DescribeEnd describes its end for people. It rests if it was only ended to free
 	// memory: the next call starts it again.
 	DescribeEnd() (how string, rests bool)
 	// StopServer ends the server, whose standard input is closed. It may take grace to exit.

@@ -88,7 +88,7 @@ func readTask(answer json.RawMessage, modern bool) (*task, error) {
 	return t, nil
 }
 
-// choosePause returns how long to wait before the next request about the task.
+// choosePause returns the time to wait before the next request about the task.
 func (t *task) choosePause() time.Duration {
 	ms := t.Interval + t.Pause // the server sends one of them
 	if !(ms > 0) {

@@ -53,7 +53,7 @@ func (w *workload) addWork(cost time.Duration) {
 	w.rested = w.rested.Add(busyFactor * cost)
 }
 
-// measureWork does a piece of work, and returns what it cost. It counts as in progress until
+// measureWork does a piece of work, and returns its cost. It counts as in progress until
 // addWork.
 func (w *workload) measureWork(do func()) time.Duration {
 	w.mu.Lock()

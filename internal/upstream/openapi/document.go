@@ -110,7 +110,7 @@ func (d *document) parseFile(name string) (*node, error) {
 	return parseText(text)
 }
 
-// resolveTarget returns what a reference in a file names.
+// resolveTarget returns the target of a reference in a file.
 func (d *document) resolveTarget(file, ref string) (target, error) {
 	name, pointer, _ := strings.Cut(ref, "#")
 	if name == "" {

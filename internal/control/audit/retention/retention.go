@@ -127,13 +127,13 @@ func (k *Keeper) KeepArguments(kept *[]Kept, data []byte) Payload {
 	return k.makePayload(kept, data, k.args)
 }
 
-// KeepResult is KeepArguments for a result.
+// KeepResult is like KeepArguments, for a result.
 func (k *Keeper) KeepResult(kept *[]Kept, data []byte) Payload {
 	return k.makePayload(kept, data, k.results)
 }
 
-// KeepMessage is KeepArguments for an error text. The text is kept unless arguments or results are
-// KeepNone: it may quote what was sent to an upstream.
+// KeepMessage is like KeepArguments, for an error text. The text is kept unless arguments or
+// results are KeepNone: it may quote what was sent to an upstream.
 func (k *Keeper) KeepMessage(kept *[]Kept, text string) Payload {
 	keep := KeepFull
 	if k.args == KeepNone || k.results == KeepNone {

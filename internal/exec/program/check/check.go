@@ -391,7 +391,7 @@ func (c *checker) checkToolCall(e *ast.CallExpression, path string, args []ast.E
 		c.report(e, "%s", te.Msg)
 	case space == nil && !dotted && (strings.Contains(path, ".") || c.allCurrent()):
 		c.recordAttempt(path)
-		c.report(e, "%s", te.Msg) // name.member(...) is reported by unknownSpaces
+		c.report(e, "%s", te.Msg) // name.member(...) is reported by reportUnknownSpaces
 	}
 }
 

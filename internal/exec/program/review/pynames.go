@@ -19,7 +19,7 @@ type bound struct {
 	used  bool // findResult is following it
 }
 
-// findName returns what a name is bound to, or nil.
+// findName returns the value of a name, or nil.
 func (s *names) findName(name string) *bound {
 	for ; s != nil; s = s.parent {
 		if b := s.known[name]; b != nil {
@@ -108,7 +108,7 @@ func (r *resultReader) bindTarget(target *node, b bound, s *names, again bool) {
 // isAsyncio reports whether a value is the module asyncio.
 func isAsyncio(n *node) bool { return n != nil && n.kind == importNode && n.text == "asyncio" }
 
-// findElement returns what element i of a target with n elements is bound to.
+// findElement returns the value of element i of a target with n elements.
 func (r *resultReader) findElement(b bound, i, n int) bound {
 	v := b.value
 	switch {

@@ -57,7 +57,7 @@ func (v *value) describeOrigin() string {
 	return "an argument"
 }
 
-// placeOr returns where the tainted part of v is, or else at.
+// placeOr returns the place of the tainted part of v, or else at.
 func (v *value) placeOr(at int) int {
 	if v.built && v.at > 0 {
 		return v.at

@@ -86,7 +86,7 @@ type shellFlow struct {
 	depth     int // of calls
 }
 
-// runAll follows commands, one after the other, and returns what they write.
+// runAll follows commands, one after the other, and returns their output.
 func (s *shellFlow) runAll(all []*syntax.Stmt, in shellText) (out shellText) {
 	for _, st := range all {
 		out = out.mergeText(s.followStatement(st, in))
@@ -94,7 +94,7 @@ func (s *shellFlow) runAll(all []*syntax.Stmt, in shellText) (out shellText) {
 	return out
 }
 
-// followStatement follows a command that reads in, and returns what it writes.
+// followStatement follows a command that reads in, and returns its output.
 func (s *shellFlow) followStatement(st *syntax.Stmt, in shellText) (out shellText) {
 	if s.steps++; s.steps > maxShellSteps || st == nil {
 		return out

@@ -518,7 +518,7 @@ func (k *shellCall) hasWords(words ...string) bool {
 // harmlessSet matches the sets of characters that tr keeps and that contain nothing special.
 var harmlessSet = lazily.Regexp(`^(?:[a-zA-Z0-9_-]|\[:(?:alnum|alpha|digit|lower|upper):\]|\\n)+$`)
 
-// describeOutput returns what the command writes.
+// describeOutput returns the output of the command.
 func (k *shellCall) describeOutput() (out shellText) {
 	all := shellText{}
 	for i, v := range k.words {

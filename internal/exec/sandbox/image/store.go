@@ -261,7 +261,7 @@ func (l *Lease) EndUse() error {
 	return releaseLock(l.lock)
 }
 
-// ContentID returns what distinguishes the image's content from that of others.
+// ContentID returns an ID of the image's content.
 func (l *Lease) ContentID() string {
 	if l == nil {
 		return ""

@@ -25,7 +25,7 @@ func (b *box) chooseNetwork() sandbox.Network {
 	return b.d.cfg.Network
 }
 
-// createGate creates the host's end, and returns what the sandbox needs to know.
+// createGate creates the host's end, and returns the setup for the sandbox.
 func (g *gate) createGate(n sandbox.Network) (*netns.Setup, error) {
 	if n == nil {
 		return nil, nil

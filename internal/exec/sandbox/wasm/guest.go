@@ -23,11 +23,12 @@ type guest struct {
 	revoked bool // the memory was revoked
 }
 
-// A host is the interface through which a running guest accesses the outside.
+// A host is the interface through which a running guest accesses the outside. Lines and questions are
+// in the guest's memory.
 type host interface {
 	interrupted() bool                            // reports whether the guest must stop
-	write(line []byte)                            // writes a line, "\n" included; line is in the guest's memory
-	ask(question []byte) (answer string, ok bool) // blocks until the answer arrives; the same of question
+	write(line []byte)                            // writes a line, "\n" included
+	ask(question []byte) (answer string, ok bool) // blocks until the answer arrives
 	next() (line string, ok bool)                 // blocks until the host sends its next line
 }
 

@@ -72,7 +72,7 @@ func (t *callTable) keepEmission(what string) error {
 	return nil
 }
 
-// takeEmissions returns what the program emitted.
+// takeEmissions returns the emitted content of the program.
 func (t *callTable) takeEmissions() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

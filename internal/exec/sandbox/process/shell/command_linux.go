@@ -138,7 +138,7 @@ func (s *steward) runCommand(st *stream, q *service.Request) (*service.Reply, er
 	if err != nil {
 		return nil, err
 	}
-	pipes.closeTheirs()
+	pipes.closeCommandEnds()
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -272,7 +272,7 @@ func openPipes(input bool) (p *pipes, err error) {
 	p = &pipes{}
 	defer func() {
 		if err != nil {
-			p.closeTheirs()
+			p.closeCommandEnds()
 			p.closeAll()
 		}
 	}()
@@ -291,8 +291,8 @@ func openPipes(input bool) (p *pipes, err error) {
 	return p, err
 }
 
-// closeTheirs closes the command's ends, which it has itself.
-func (p *pipes) closeTheirs() { closeFiles(p.in, p.out, p.errs) }
+// closeCommandEnds closes this process's copies of the command's ends.
+func (p *pipes) closeCommandEnds() { closeFiles(p.in, p.out, p.errs) }
 
 // closeAll closes the agent's ends, and those of a command that was not started.
 func (p *pipes) closeAll() { closeFiles(p.in, p.out, p.errs, p.toIn, p.fromOut, p.fromErrs) }

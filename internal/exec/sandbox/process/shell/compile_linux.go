@@ -71,8 +71,8 @@ var toolchains = map[string]*toolchain{
 	},
 }
 
-// listCommands returns what compiles a program, one after the other, and what then runs it. name is
-// that of the program's file.
+// listCommands returns the commands that compile a program, in order, and the one that runs it.
+// name is that of the program's file.
 func listCommands(language, compiler, name string) (compile [][]string, run []string) {
 	dir := buildFolder + "/" + language
 	switch language {
