@@ -179,7 +179,7 @@ var enterEnvironment = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=updatemaxpr
 // spawnAndWait starts a program, and closes b.ended when it has ended. The system kills a sandbox
 // when the thread that started it ends, so that thread waits for it.
 func (b *box) spawnAndWait(program string, command []string, files []*os.File) error {
-	started := make(chan error, 1)
+	started, ended := make(chan error, 1), make(chan struct{})
 	runOnThread(func() {
 		attributes := processAttributes()
 		leave, err := b.group.enrollThread(attributes)
@@ -190,24 +190,26 @@ func (b *box) spawnAndWait(program string, command []string, files []*os.File) e
 		p, err := os.StartProcess(program, append([]string{"biplane"}, command...), &os.ProcAttr{
 			Dir: "/", Env: enterEnvironment, Files: files, Sys: attributes,
 		})
-		if err := leave(); err == nil {
-			defer runtime.UnlockOSThread()
-		}
 		if err == nil {
 			if err = launch.MapUser(p.Pid, entry.Insider); err != nil { // the process waits for its setup
 				_ = p.Kill() // it may have ended
 				_, _ = p.Wait()
 			}
 		}
+		if err == nil {
+			b.process, b.ended = p, ended
+			started <- nil
+		}
+		if leave() == nil { // the process need not wait for that
+			defer runtime.UnlockOSThread()
+		}
 		if err != nil {
 			started <- tool.Errorf(tool.Unavailable, "start a process in new namespaces: %w (are user namespaces "+
 				"allowed for this user?)", err)
 			return
 		}
-		b.process, b.ended = p, make(chan struct{})
-		started <- nil
 		b.state, _ = p.Wait()
-		close(b.ended)
+		close(ended)
 	})
 	return <-started
 }

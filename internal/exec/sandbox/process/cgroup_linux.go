@@ -147,7 +147,7 @@ func (c cgroups) createGroup(name string, memory int64, processes int) (_ *group
 		g.dirs = append(g.dirs, dir)
 		for _, f := range files {
 			optional := strings.HasPrefix(f[0], "?")
-			err := os.WriteFile(filepath.Join(dir, strings.TrimPrefix(f[0], "?")), []byte(f[1]), 0)
+			err := writeControl(filepath.Join(dir, strings.TrimPrefix(f[0], "?")), f[1])
 			if err != nil && !optional {
 				return "", fmt.Errorf("limit a control group: %w", err)
 			}
@@ -240,7 +240,21 @@ func (g *group) enrollThread(attributes *syscall.SysProcAttr) (leave func() erro
 
 // moveThread moves this thread into a group of version 1.
 func moveThread(dir string) error {
-	return os.WriteFile(filepath.Join(dir, "tasks"), []byte("0"), 0)
+	return writeControl(filepath.Join(dir, "tasks"), "0")
+}
+
+// writeControl writes to a file of a control group. Package os would also ask the system to report
+// when the file can be written, and that wakes another thread at once.
+func writeControl(path, text string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, []byte(text)); err != nil {
+		return &os.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
 }
 
 // countMemoryKills returns how many processes of the group the kernel has killed because the group
@@ -262,7 +276,7 @@ func (g *group) stopProcesses(stop bool) error {
 	if stop {
 		value = "1"
 	}
-	if err := os.WriteFile(filepath.Join(g.freezer, "cgroup.freeze"), []byte(value), 0); err != nil {
+	if err := writeControl(filepath.Join(g.freezer, "cgroup.freeze"), value); err != nil {
 		return fmt.Errorf("stop a control group: %w", err)
 	}
 	return nil

@@ -51,7 +51,7 @@ type place int
 
 // newRecorder returns a recorder for a process that has the descriptors below first.
 func newRecorder(first int) *recorder {
-	r := &recorder{made: map[string]bool{newRoot: true}, opened: map[int]bool{}}
+	r := &recorder{calls: make([]recorded, 0, 256), data: make([]byte, 0, 32<<10), made: map[string]bool{newRoot: true}, opened: map[int]bool{}}
 	for fd := range first {
 		r.opened[fd] = true
 	}
@@ -161,13 +161,13 @@ func (r *recorder) makeStarter() ([]byte, error) {
 		Entry: codeAddress, Phoff: headers, Ehsize: headers, Phentsize: programs, Phnum: uint16(len(segments))}
 	copy(header.Ident[:], elf.ELFMAG+"\x02\x01\x01") // 64 bits, little endian
 	out := make([]byte, data, data+len(r.data))
-	for _, part := range []struct {
-		offset int
-		value  any
-	}{{0, header}, {headers, segments}, {pageSize, code}, {2 * pageSize, r.calls}} {
-		if _, err := binary.Encode(out[part.offset:], binary.LittleEndian, part.value); err != nil {
-			return nil, err
-		}
+	copy(out, memoryOf(&header))
+	for i := range segments {
+		copy(out[headers+i*programs:], memoryOf(&segments[i]))
+	}
+	copy(out[pageSize:], code)
+	for i := range r.calls {
+		copy(out[2*pageSize+i*recordSize:], memoryOf(&r.calls[i]))
 	}
 	return append(out, r.data...), nil
 }

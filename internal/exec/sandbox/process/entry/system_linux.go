@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -174,6 +175,23 @@ func shareFolder(c *caller, root, dir string) error {
 var etc = []string{"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ca-certificates.conf",
 	"/etc/localtime", "/etc/mime.types"}
 
+// findSettings returns the folders of /etc with settings of Debian's packages for Python and Java.
+func findSettings() (out []string) {
+	dir, err := os.Open("/etc")
+	if err != nil {
+		return nil // this user may not read it
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // what was read is enough
+	for _, name := range names {
+		if strings.HasPrefix(name, "python3") || strings.HasPrefix(name, "java-") && strings.HasSuffix(name, "-openjdk") {
+			out = append(out, "/etc/"+name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // private are entries of /etc that each sandbox makes, or that it doesn't have.
 var private = []string{"passwd", "group", "shadow", "gshadow", "hosts", "hostname", "nsswitch.conf", "resolv.conf",
 	"mtab", "fstab", path.Base(netns.AuthorityPath), path.Base(netns.BundlePath)}
@@ -192,13 +210,7 @@ func makeEtc(c *caller, root, tree string, alone bool) error {
 	case alone:
 		from = certificates
 	default:
-		for _, pattern := range []string{"/etc/python3*", "/etc/java-*-openjdk"} { // settings of Debian's packages
-			found, err := filepath.Glob(pattern)
-			if err != nil {
-				return err
-			}
-			from = append(from, found...)
-		}
+		from = append(from, findSettings()...)
 	}
 	for _, path := range from {
 		if _, err := os.Stat(path); err != nil {
