@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
 )
 
 // ordinaryTests are the tests that an ordinary user's sandboxes must pass, too.
@@ -74,11 +76,20 @@ func runWithoutGroups() error {
 	if err != nil {
 		return err
 	}
-	b, err := d.Create(context.Background(), sandbox.Spec{Runtime: "bash"})
-	if err == nil {
-		err = b.Close()
+	for _, most := range []int64{0, 16 << 20} { // the default, and less than the agent itself maps
+		b, err := d.Create(context.Background(), sandbox.Spec{Runtime: "bash", Memory: most})
+		if err != nil {
+			return err
+		}
+		o := sandboxtest.Host{}.Run(context.Background(), b, sandbox.Run{Code: "echo $((1 + 1))", Name: "program.sh"})
+		if !o.Done {
+			return fmt.Errorf("a script with %d bytes of memory: %v", most, o)
+		}
+		if err := b.Close(); err != nil {
+			return err
+		}
 	}
-	if err := errors.Join(err, d.Close()); err != nil {
+	if err := d.Close(); err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(c.Missing)

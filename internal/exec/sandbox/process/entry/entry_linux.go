@@ -212,6 +212,9 @@ func endWithParent(c *caller, _ *Setup) error {
 // nodeStacks is the size of the stacks of Node's own threads, in bytes. Little of it is used.
 const nodeStacks = 128 << 20
 
+// goMappings is the size of what Go's runtime maps at its start, in bytes. It uses little of it.
+const goMappings = 64 << 20
+
 // limitResources limits the resources of each process of the sandbox. executeAgent limits memory.
 func limitResources(c *caller, s *Setup) error {
 	limits := map[int]int64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: 1024, unix.RLIMIT_MEMLOCK: 64 << 10,
@@ -245,7 +248,7 @@ func chooseMemoryLimit(s *Setup) processMemory {
 		return processMemory{unix.RLIMIT_DATA, s.AddressMax + nodeStacks}
 	}
 	// Like Node, programs in Go and Java reserve much more than they use. The agent is one of them.
-	return processMemory{unix.RLIMIT_DATA, s.AddressMax}
+	return processMemory{unix.RLIMIT_DATA, s.AddressMax + goMappings}
 }
 
 // executeAgent limits the memory of this process, and then executes the agent. It returns only an
