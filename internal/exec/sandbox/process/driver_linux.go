@@ -351,6 +351,7 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 		return nil
 	}
 	failed := err
+	d.small.forgetStarter()
 	if _, err = d.enterBox(ctx, b, s, false); err == nil { // else the program has reported why
 		d.small.failed.Add(1)
 		d.cfg.Log.Info("a sandbox started slowly: its starter failed", "error", failed)
@@ -377,7 +378,7 @@ func (d *Driver) enterBox(ctx context.Context, b *box, s entry.Setup, quick bool
 		return false, err
 	}
 	if quick && s.AgentFD != 0 {
-		switch f, err := openStarter(&s, h); {
+		switch f, err := d.small.openStarter(&s, h); {
 		case err != nil:
 			return true, err
 		case f != nil:

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/entry"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/service"
 )
 
@@ -79,5 +80,38 @@ func TestStarterFails(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), os.Args[0], "no starters").CombinedOutput()
 	if n := strings.Count(string(out), "its starter failed"); err != nil || n != maxFailed {
 		t.Errorf("without starters: %v, %d failures, want %d, which are logged:\n%s", err, n, maxFailed, out)
+	}
+}
+
+// TestStarterKept checks that a starter is made once for equal setups.
+func TestStarterKept(t *testing.T) {
+	var p smallProgram
+	folder := func(path string, isMount bool) []entry.Mounted {
+		return []entry.Mounted{{Shared: entry.Shared{FD: 5, Path: path, Mount: isMount}, Target: "/workspace"}}
+	}
+	s := entry.Setup{Runtime: entry.MachineRuntime, Program: &entry.Shared{FD: 4, Mount: true}, AgentFD: 6, Disk: 1 << 20,
+		Processes: 100, Mounts: folder("/one", true)}
+	var last []byte
+	for _, c := range []struct {
+		name  string
+		to    func()
+		again bool
+	}{
+		{"the first", func() {}, false},
+		{"the same", func() {}, true},
+		{"another mount", func() { s.Mounts = folder("/other", true) }, true},
+		{"another folder", func() { s.Mounts = folder("/other", false) }, false},
+		{"another limit", func() { s.Disk++ }, false},
+		{"after a failure", p.forgetStarter, false},
+	} {
+		c.to()
+		b, err := p.recordStarter(s, 8)
+		if err != nil || len(b) == 0 {
+			t.Fatalf("%s: recordStarter = %d bytes, %v", c.name, len(b), err)
+		}
+		if again := last != nil && &b[0] == &last[0]; again != c.again {
+			t.Errorf("%s: it is the last starter: %t, want %t", c.name, again, c.again)
+		}
+		last = b
 	}
 }
