@@ -89,8 +89,8 @@ func TestStarterKept(t *testing.T) {
 	folder := func(path string, isMount bool) []entry.Mounted {
 		return []entry.Mounted{{Shared: entry.Shared{FD: 5, Path: path, Mount: isMount}, Target: "/workspace"}}
 	}
-	s := entry.Setup{Runtime: entry.MachineRuntime, Program: &entry.Shared{FD: 4, Mount: true}, AgentFD: 6, Disk: 1 << 20,
-		Processes: 100, Mounts: folder("/one", true)}
+	s := entry.Setup{Runtime: entry.MachineRuntime, Program: &entry.Shared{FD: 4, Mount: true}, AgentFD: 6,
+		Disk: 1 << 20, Processes: 100, Mounts: folder("/one", true)}
 	var last []byte
 	for _, c := range []struct {
 		name  string

@@ -51,7 +51,8 @@ type place int
 
 // newRecorder returns a recorder for a process that has the descriptors below first.
 func newRecorder(first int) *recorder {
-	r := &recorder{calls: make([]recorded, 0, 256), data: make([]byte, 0, 32<<10), made: map[string]bool{newRoot: true}, opened: map[int]bool{}}
+	r := &recorder{calls: make([]recorded, 0, 256), data: make([]byte, 0, 32<<10),
+		made: map[string]bool{newRoot: true}, opened: map[int]bool{}}
 	for fd := range first {
 		r.opened[fd] = true
 	}

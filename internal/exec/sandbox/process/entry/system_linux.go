@@ -184,7 +184,8 @@ func findSettings() (out []string) {
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1) // what was read is enough
 	for _, name := range names {
-		if strings.HasPrefix(name, "python3") || strings.HasPrefix(name, "java-") && strings.HasSuffix(name, "-openjdk") {
+		java := strings.HasPrefix(name, "java-") && strings.HasSuffix(name, "-openjdk")
+		if java || strings.HasPrefix(name, "python3") {
 			out = append(out, "/etc/"+name)
 		}
 	}
