@@ -152,7 +152,7 @@ func (f *jsonFile) unitIndent() string {
 	return "  "
 }
 
-// changeMembers calls change, and keeps whether there is a comma after the last member.
+// changeMembers calls change, and keeps or omits the comma after the last member as it was.
 func changeMembers(o *hujson.Object, change func()) {
 	comma := len(o.Members) > 0 && o.Members[len(o.Members)-1].Value.AfterExtra != nil
 	if n := len(o.Members); n > 0 && !comma {

@@ -61,7 +61,7 @@ func unreadableError(seq int64, err error) error {
 		err)
 }
 
-// Check returns what is wrong with the leaves of a pair, as far as can be told from the pair alone,
+// Check describes the fault of the leaves of a pair, as far as can be told from the pair alone,
 // or "".
 func (p *Pair) Check() string { return p.readLeaves().problem }
 

@@ -64,7 +64,7 @@ type Pair struct {
 	Record string // the id under which the store found it; empty: it was found by its leaf
 	Begun  Leaf   // Data is nil if the leaf is missing
 	Ended  Leaf   // Data is nil if there is no end, or it is missing: see Ends
-	Ends   bool   // the store has an end on record
+	Ends   bool   // the store has recorded an end
 	Doubt  string // what the store found wrong with these leaves; empty: nothing
 
 	reading *reading // the result of read; nil: not called yet

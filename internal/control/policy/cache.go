@@ -13,9 +13,8 @@ const maxDecisions = 2048
 // maxDecisionKey is the maximum size of a cache key in bytes. Larger requests are not cached.
 const maxDecisionKey = 4096
 
-// decisions caches decisions that depend neither on the arguments nor on the time. Evaluating the
-// policies needs most of the time for building Cedar's entities. The room is shared fairly by
-// principals.
+// decisions caches decisions that depend neither on the arguments nor on the time. Most of the time
+// for evaluating policies is spent on Cedar's entities. The principals share the room fairly.
 type decisions struct {
 	mu  sync.Mutex
 	key []byte // buffer

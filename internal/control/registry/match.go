@@ -368,7 +368,7 @@ func (m *matcher) consumeArgument(args []string) int {
 	return 0
 }
 
-// isComplete reports whether all arguments with a fixed value were there.
+// isComplete reports whether all arguments with a fixed value are present.
 func (m *matcher) isComplete() bool {
 	for i := range m.specs {
 		if m.specs[i].Value != "" && !m.used[i] {

@@ -115,8 +115,8 @@ func (r *run) restorePlan(a arguments, st *journal.History) (err error) {
 	return err
 }
 
-// restorePrior finds the execution that a recovered one corrects, marks the results that it used of
-// it, and restores its labels.
+// restorePrior finds the execution that a recovered one corrects, marks the results that were used,
+// and restores its labels.
 func (r *run) restorePrior(ctx context.Context, a arguments, st *journal.History) (err error) {
 	r.calls.prior, err = r.x.priorOf(ctx, r.principal, a.after, r.id)
 	if err != nil && tool.AsError(err).Kind == tool.Internal {

@@ -68,7 +68,7 @@ func New(cfg Config) (*Upstream, error) {
 	return u, nil
 }
 
-// LoadAPI reads the schema and makes its tools.
+// LoadAPI reads the schema and creates its tools.
 func (u *Upstream) LoadAPI(ctx context.Context) (*table, upstream.Snapshot, error) {
 	var none upstream.Snapshot
 	text, err := u.readSchema(ctx)

@@ -23,8 +23,8 @@ type guest struct {
 	revoked bool // the memory was revoked
 }
 
-// A host is the interface through which a running guest accesses the outside. Lines and questions are
-// in the guest's memory.
+// A host is the interface through which a running guest accesses the outside. Lines and questions
+// are in the guest's memory.
 type host interface {
 	interrupted() bool                            // reports whether the guest must stop
 	write(line []byte)                            // writes a line, "\n" included
