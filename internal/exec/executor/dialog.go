@@ -29,6 +29,13 @@ type dialog struct {
 	stream  *stream.Stream[about]
 }
 
+// An about describes a line for the guest.
+type about struct {
+	call     int64 // the guest's id of the call whose outcome the line is; 0: none
+	at       int64 // HostMessage.At
+	recorded bool  // the journal already has the line
+}
+
 // answerQuestion answers a question on which the guest blocks (sandbox.Cmd.Ask). The program's own
 // time continues to run, except while a call is outstanding.
 func (d *dialog) answerQuestion(ctx context.Context, question []byte) []byte {

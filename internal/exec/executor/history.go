@@ -164,6 +164,25 @@ func (h *history) closingError() error {
 	return e
 }
 
+// input returns the input of the guest, as the journal has it.
+func (r *run) input() journal.Prepared {
+	p := journal.Prepared{
+		Code: r.program.Code, Name: r.program.Name, Line: r.program.Line,
+		Runtime: r.program.Runtime, Namespaces: r.program.Namespaces, Aliases: r.program.Aliases,
+		Whole:    r.program.Whole,
+		Declared: r.program.Declared, Notes: r.program.Notes, Remark: r.program.Remark,
+		Sandbox: r.machine.isolation.guests.KindName(), Image: r.machine.isolation.guests.ImageName(),
+	}
+	if r.machine.hold != nil {
+		p.InSession, p.Known = true, declaredNames(r.machine.hold, r.language)
+	}
+	if r.machine.hold != nil && r.machine.hold.Record() != nil {
+		p.Session, p.Revision, p.Programs = r.machine.hold.Record().ID, r.machine.hold.Record().Revision,
+			r.machine.hold.State().Journal.Programs
+	}
+	return p
+}
+
 // recordInput records the input of the guest before the guest receives it.
 func (h *history) recordInput(p journal.Prepared, language string, caps sandbox.Capabilities) {
 	if h.Log == nil || h.Recall != nil {
@@ -187,6 +206,9 @@ func (h *history) RecordLine(line []byte, a about) {
 		h.Heard(line)
 	}
 }
+
+// maxReason is the maximum length of a failure's reason in a list of executions, in bytes.
+const maxReason = 300
 
 // recordEnd writes how the execution ended to its journal. shown is e as a model may see it, or nil
 // if hiding failed.

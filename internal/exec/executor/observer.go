@@ -77,3 +77,5 @@ func (o callObserver) OnSend(c *tool.Call, decision string) (confirm func() erro
 	}
 	return func() error { return nil }
 }
+
+func is(b *bool) bool { return b != nil && *b }

@@ -284,3 +284,6 @@ func (p *planState) planText(h *tool.Hold, whole string) string {
 	return fmt.Sprintf("a plan of %s (request %s). Nothing was sent; their answers were simulated:\n%s",
 		text.Count(len(p.proposal().Writes), "call"), h.Request, whole)
 }
+
+// planMode is the mode of a Begin whose program is planned.
+const planMode = "plan"

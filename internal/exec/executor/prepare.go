@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"runtime/debug"
 	"strings"
@@ -77,4 +79,10 @@ func (r *run) recordAttempts(err error) error {
 		}
 	}
 	return nil
+}
+
+// programDigest returns the SHA-256 of a program's text, in hexadecimal.
+func programDigest(source string) string {
+	sum := sha256.Sum256([]byte(source))
+	return hex.EncodeToString(sum[:])
 }

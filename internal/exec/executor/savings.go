@@ -88,3 +88,9 @@ func (s *savings) countResults(count func(text string) int) (all int) {
 	}
 	return all
 }
+
+// Count returns the number of tokens that the agent received, and the number that it didn't have to
+// read. It counts them only in the first call after the answer was made.
+func (r *run) Count() (execution.Tokens, error) {
+	return r.spared.countTokens(func(text string) int { return r.x.tokens.Count(text, 0) }), nil
+}

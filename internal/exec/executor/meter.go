@@ -58,3 +58,7 @@ func (m *meter) addHostTime(d time.Duration) {
 			most))
 	}
 }
+
+// CPU returns the CPU time of the program and of the program that carried out its plan, including
+// the host's work for both.
+func (r *run) CPU() time.Duration { return r.meter.total() }
