@@ -173,7 +173,7 @@ func (b *box) startProcess(program string, command []string, extra []*os.File) e
 }
 
 // enterEnvironment is the environment of the process that becomes the interpreter. It starts few
-// threads, and reads no files for the number of processors.
+// threads, and doesn't follow changes of the number of processors.
 var enterEnvironment = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=updatemaxprocs=0,containermaxprocs=0"}
 
 // spawnAndWait starts a program, and closes b.ended when it has ended. The system kills a sandbox

@@ -9,14 +9,11 @@ import (
 // starterMachine is the architecture of starterCode.
 const starterMachine = uint16(elf.EM_X86_64)
 
-// makeCalls is the code of a starter. It can't be called here.
-func makeCalls()
-
-// addressOfCalls returns the address of makeCalls.
+// addressOfCalls returns the address of makeCalls, the code of a starter.
 func addressOfCalls() unsafe.Pointer
 
-// starterCode returns the code of a starter: makeCalls, which doesn't depend on its address. It
-// ends with a mark.
+// starterCode returns the code of a starter, which doesn't depend on its address. It ends with a
+// mark.
 func starterCode() []byte {
 	const most = 512
 	mark := []byte{0x0f, 0x0b, 0x0f, 0x0b, 0x0f, 0x0b, 0x0f, 0x0b}

@@ -8,8 +8,9 @@
 #define SIZE 72
 
 // makeCalls is all that a starter does: it makes the calls of the list, and ends with the error of
-// the first that fails. It uses no stack and returns never: the last call executes a program.
-TEXT ·makeCalls(SB), NOSPLIT|NOFRAME, $0-0
+// the first that fails. It uses no stack, and can't be called here. The last call of a list
+// executes a program.
+TEXT makeCalls<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVQ $0x20000000, R12 // listAddress
 
 next:
@@ -64,6 +65,6 @@ compare:
 
 // func addressOfCalls() unsafe.Pointer
 TEXT ·addressOfCalls(SB), NOSPLIT, $0-8
-	LEAQ ·makeCalls(SB), AX
+	LEAQ makeCalls<>(SB), AX
 	MOVQ AX, ret+0(FP)
 	RET
