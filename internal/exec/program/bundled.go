@@ -31,7 +31,7 @@ func FromBundle(b Bundled) *Program {
 	if b.Python {
 		return &Program{Runtime: "python", Code: b.Code, Name: PythonName, bundled: &bundled{Bundled: b}}
 	}
-	before, lines := lead(b.Code)
+	before, lines := leadCode(b.Code)
 	return &Program{Runtime: "js", Code: before + b.Code, Name: FileName, lead: lines, bundled: &bundled{Bundled: b}}
 }
 

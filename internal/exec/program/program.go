@@ -205,7 +205,7 @@ func prepareScript(q Request, language string, x *check.Index, ahead *Ahead) (*P
 	if strings.Contains(q.Source, "require") {
 		prog.Requires = findImports(scan(s.final.s))
 	}
-	before, lines := lead(prog.Code)
+	before, lines := leadCode(prog.Code)
 	prog.Code, prog.lead = before+prog.Code, lines
 	in := s.parseFinal()
 	prog.setFindings(s.reviewScript(in))

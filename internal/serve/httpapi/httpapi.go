@@ -149,15 +149,15 @@ func (s *Server) Loopback() http.Handler {
 		p.Roles = []string{identity.User}
 		return p, nil
 	}
-	return s.newHandler(&s.open, sameSite, who, s.pagesHandler(false, who))
+	return s.newHandler(&s.open, checkSite, who, s.pagesHandler(false, who))
 }
 
 // Network returns the handler of an address that is open to the network. It accepts authenticated
 // requests only, and requires an Authenticator.
 func (s *Server) Network() http.Handler {
-	check := sameSite
+	check := checkSite
 	if s.cfg.AnyHost {
-		check = sameOrigin
+		check = checkOrigin
 	}
 	who := func(r *http.Request, a access) (tool.Principal, error) {
 		switch {

@@ -9,9 +9,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/identity"
 )
 
-// sameSite returns why a request is refused, or "". It refuses requests that a page of another site
+// checkSite returns why a request is refused, or "". It refuses requests that a page of another site
 // could make. These name a host other than this machine (DNS rebinding), or have another Origin.
-func sameSite(r *http.Request) string {
+func checkSite(r *http.Request) string {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -20,13 +20,13 @@ func sameSite(r *http.Request) string {
 		return "Host " + r.Host + " is not supported: use 127.0.0.1 or localhost, or set tls: terminated in the " +
 			"configuration if a proxy terminates TLS"
 	}
-	return sameOrigin(r)
+	return checkOrigin(r)
 }
 
-// sameOrigin returns why a request is refused, or "". It refuses requests from pages of another
+// checkOrigin returns why a request is refused, or "". It refuses requests from pages of another
 // site. Browsers add no credentials of their own to them, but there is no known use for such
 // requests.
-func sameOrigin(r *http.Request) string {
+func checkOrigin(r *http.Request) string {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return ""

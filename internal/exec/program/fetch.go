@@ -16,8 +16,8 @@ var fetchSource string
 
 var fetchWord = lazily.Regexp(`\bfetch\b`)
 
-// lead returns the code to prepend to a program, and its number of lines.
-func lead(code string) (text string, lines int) {
+// leadCode returns the code to prepend to a program, and its number of lines.
+func leadCode(code string) (text string, lines int) {
 	if !strings.Contains(code, "fetch") || !fetchWord().MatchString(code) {
 		return "", 0
 	}
