@@ -9,8 +9,9 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/identity"
 )
 
-// checkSite returns why a request is refused, or "". It refuses requests that a page of another site
-// could make. These name a host other than this machine (DNS rebinding), or have another Origin.
+// checkSite returns why a request is refused, or "". It refuses requests that a page of another
+// site could make. These name a host other than this machine (DNS rebinding), or have another
+// Origin.
 func checkSite(r *http.Request) string {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
