@@ -303,3 +303,22 @@ func TestNewestUnpacked(t *testing.T) {
 	}
 	check(auditLog(t, openDatabase(t, dir)))
 }
+
+// TestEndOfOldEvent tries to end an event that is in an earlier span.
+func TestEndOfOldEvent(t *testing.T) {
+	s := openDatabase(t, t.TempDir())
+	l := auditLog(t, s)
+	id, err := l.Event(t.Context(), audit.Event{Kind: audit.KindPolicy, Principal: tool.Principal{ID: "local:bob"}})
+	if err != nil {
+		t.Fatalf("Event: %v", err)
+	}
+	fill(t, l, 140) // more than a span
+	end := fmt.Appendf(nil, `{"kind":"call","outcome":"ok","part":"ended","record":%q,"seq":0,"time":%q,"v":1}`, id,
+		audit.FormatTime(time.Now()))
+	err = stored(t, s).Append(t.Context(),
+		&audit.Addition{Record: id, Part: audit.PartEnded, Leaf: end, Time: time.Now()})
+	if !isKind(err, tool.NotFound) {
+		t.Errorf("Append of an end of an event: %v, want an error of kind not found", err)
+	}
+	sound(t, l)
+}

@@ -61,11 +61,7 @@ func (e *Edge) Add(ctx context.Context, tx Tx, some []*Leaf) error {
 		case err != nil:
 			return err
 		}
-		form := byte(packedCall)
-		if x.Add.Part == audit.PartEvent {
-			form = packedEvent
-		}
-		if packed := packLeaf(form, data); packed != nil {
+		if packed := packLeaf(data); packed != nil {
 			rows = append(rows, x.Add.Seq, hashes, "", packed)
 		} else {
 			rows = append(rows, x.Add.Seq, hashes, string(data), nil)

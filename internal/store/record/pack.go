@@ -50,9 +50,18 @@ const maxUnpacked = 64 << 10
 
 var errPacked = errors.New("the leaf can't be unpacked")
 
+// formOf returns the form of a new leaf.
+func formOf(leaf []byte) byte {
+	// no leaf of a call has this text, since quotation marks are escaped in strings
+	if bytes.Contains(leaf, []byte(`"part":"event"`)) {
+		return packedEvent
+	}
+	return packedCall
+}
+
 // packLeaf compresses a leaf: to a form and an S2 block. It returns nil if the leaf should be
 // stored as it is.
-func packLeaf(form byte, data []byte) []byte {
+func packLeaf(data []byte) []byte {
 	if len(data) > maxUnpacked {
 		return nil
 	}
@@ -61,7 +70,7 @@ func packLeaf(form byte, data []byte) []byte {
 		return nil
 	}
 	out := make([]byte, 1+s2.MaxEncodedLen(len(folded)))
-	out[0] = form
+	out[0] = formOf(data)
 	block := newestDict().Encode(out[1:], folded)
 	if 1+len(block) >= len(data) {
 		return nil
@@ -109,6 +118,9 @@ func (u *unpacker) unpackLeaf(leaf, packed []byte) ([]byte, error) {
 	u.leaf, err = unfoldTexts(u.leaf[:0], folded, folds)
 	if err != nil {
 		return nil, err
+	}
+	if packed[0] >= packedCall && packed[0] != formOf(u.leaf) { // else Newest wouldn't find an event
+		return nil, errPacked
 	}
 	return u.leaf, nil
 }

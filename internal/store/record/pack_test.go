@@ -24,14 +24,14 @@ const event = `{"client":"agent/1","detail":{"calls":"10","ms":"6","state":"done
 	`"record":"06h1ttcj0m000000rx4cratvb0","seq":2001,"time":"2026-11-27T14:29:47.653248Z","v":1}`
 
 func TestPackLeaf(t *testing.T) {
-	if packed := packLeaf(packedEvent, []byte(event)); len(packed) > len(event)/3 || packed[0] != packedEvent {
+	if packed := packLeaf([]byte(event)); len(packed) > len(event)/3 || packed[0] != packedEvent {
 		t.Errorf("packLeaf made %d bytes of an event of %d, want less than a third", len(packed), len(event))
 	}
-	if packed := packLeaf(packedCall, []byte(begun)); packed == nil || len(packed) > len(begun)/2 {
+	if packed := packLeaf([]byte(begun)); packed == nil || len(packed) > len(begun)/2 {
 		t.Errorf("packLeaf made %d bytes of %d, want less than half", len(packed), len(begun))
 	}
 	for _, data := range []string{"", "x", strings.Repeat("a", maxUnpacked+1)} {
-		if packed := packLeaf(packedCall, []byte(data)); packed != nil {
+		if packed := packLeaf([]byte(data)); packed != nil {
 			t.Errorf("packLeaf made %d bytes of %d, want nil", len(packed), len(data))
 		}
 	}
@@ -44,7 +44,7 @@ func TestPackLeaf(t *testing.T) {
 			`{"begun":`, `,"v":1}`, `{"arguments":{"digest":"`, `","kind":"call","part":"begun","policy":"`,
 			`","kind":"`, event, "\n", "\x1f"})
 		data := []byte(strings.Join(rapid.SliceOfN(part, 1, 40).Draw(t, "parts"), ""))
-		packed := packLeaf(packedCall, data)
+		packed := packLeaf(data)
 		if packed == nil {
 			return
 		}
@@ -93,9 +93,20 @@ func TestAppendTime(t *testing.T) {
 	})
 }
 
+// TestPackedForm checks that only events have the form of events, by which Newest searches.
+func TestPackedForm(t *testing.T) {
+	for form, leaf := range map[byte]string{packedCall: event, packedEvent: begun} {
+		packed := packLeaf([]byte(leaf))
+		packed[0] = form
+		if got, err := UnpackLeaf(nil, packed); err == nil {
+			t.Errorf("UnpackLeaf of form %d = %q, want an error", form, got)
+		}
+	}
+}
+
 // FuzzUnpackLeaf unpacks hostile data.
 func FuzzUnpackLeaf(f *testing.F) {
-	f.Add("", packLeaf(packedCall, []byte(begun)))
+	f.Add("", packLeaf([]byte(begun)))
 	f.Add("{}", []byte(nil))
 	f.Add("", []byte{packedDigests, 0xff, 0xff, 0xff, 0x7f})
 	f.Add("", []byte{packedTexts, 0xff, 0xff, 0xff, 0x7f})
@@ -113,13 +124,13 @@ func BenchmarkPackLeaf(b *testing.B) {
 	data := []byte(begun)
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		packLeaf(packedCall, data)
+		packLeaf(data)
 	}
-	b.ReportMetric(float64(len(packLeaf(packedCall, data))), "B/leaf")
+	b.ReportMetric(float64(len(packLeaf(data))), "B/leaf")
 }
 
 func BenchmarkUnpackLeaf(b *testing.B) {
-	packed := packLeaf(packedCall, []byte(begun))
+	packed := packLeaf([]byte(begun))
 	var u unpacker
 	for b.Loop() {
 		if _, err := u.unpackLeaf(nil, packed); err != nil {

@@ -357,7 +357,9 @@ const (
 	insertSpan = `INSERT OR REPLACE INTO audit_span (first, low, high, since, until, marks, ends) VALUES (?, ?, ?, ` +
 		`?, ?, ?, ?)`
 	selectSpan  = `SELECT seq, leaf, packed FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
-	selectPlace = `SELECT r.ended, coalesce(CASE WHEN json_valid(l.leaf) THEN l.leaf ->> 'part' = 'event' END, 0) ` +
+	// 5 is packedEvent. Events of older versions are not packed.
+	selectPlace = `SELECT r.ended, substr(l.packed, 1, 1) IS x'05' OR ` +
+		`coalesce(CASE WHEN json_valid(l.leaf) THEN l.leaf ->> 'part' = 'event' END, 0) ` +
 		`FROM audit_record r LEFT JOIN audit_leaf l ON l.seq = r.seq WHERE r.record = ?`
 	// The leaf of a half of a record, plus one. For ended, see recordRow.
 	selectHalf = `SELECT iif(?2, ` + endOf + `, x.seq) + 1 FROM audit_record x ` +
