@@ -46,6 +46,11 @@ func TestRegularExpressions(t *testing.T) {
 		const parts = "a,b".repeat(100).split(/,/);
 		return [parts.length, parts[0], parts[1], Object.keys(parts).length]`,
 			`[101,"a","ba",101]`},
+		{`Object.setPrototypeOf(Array.prototype, new Proxy(Object.prototype, { set() { return true } }));
+		const parts = "a,b".repeat(100).split(/,/); return [parts.length, parts[0]]`, `[101,"a"]`},
+		{`const text = "a,b".repeat(100), seen = [];
+		Object.defineProperty(RegExp.prototype, Symbol.match, { get() { seen.push("match") } });
+		text.split(/,/); return seen`, `["match"]`},
 		{`try { "a,b".repeat(100).replace(Object.freeze(/,/g), "-") } catch (e) { return e.name }`, `"TypeError"`},
 		{`const f = RegExp.prototype[Symbol.split], g = RegExp.prototype[Symbol.replace];
 		const d = Object.getOwnPropertyDescriptor(RegExp.prototype, Symbol.split);

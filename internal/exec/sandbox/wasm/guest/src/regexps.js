@@ -21,6 +21,7 @@ const flagsOf = uncurry(getOwnPropertyDescriptor(RegExpPrototype, "flags").get);
 const parts = list();
 for (const [object, name] of [
   [RegExpPrototype, "exec"], [RegExpPrototype, "constructor"], [RegExpPrototype, "flags"], [RegExpCtor, Symbol.species],
+  [RegExpPrototype, Symbol.match],
   [RegExpPrototype, "hasIndices"], [RegExpPrototype, "global"], [RegExpPrototype, "ignoreCase"],
   [RegExpPrototype, "multiline"], [RegExpPrototype, "dotAll"], [RegExpPrototype, "unicode"],
   [RegExpPrototype, "unicodeSets"], [RegExpPrototype, "sticky"], [StringCtor.prototype, "slice"],
@@ -37,8 +38,10 @@ function isPlain(rx) {
     const p = parts[i], d = getOwnPropertyDescriptor(p.object, p.name);
     if (d === undefined || d.get !== p.get || d.value !== p.value) return false;
   }
-  // An index would be the first key. Then setting an element of an array may call a setter.
-  return ownKeys(ArrayPrototype)[0] === firstOfArray && ownKeys(ObjectPrototype)[0] === firstOfObject;
+  // An index would be the first key. Then setting an element of an array may call a setter, and so it
+  // may with another prototype.
+  return getPrototypeOf(ArrayPrototype) === ObjectPrototype &&
+    ownKeys(ArrayPrototype)[0] === firstOfArray && ownKeys(ObjectPrototype)[0] === firstOfObject;
 }
 
 const firstOfArray = ownKeys(ArrayPrototype)[0], firstOfObject = ownKeys(ObjectPrototype)[0];
