@@ -170,3 +170,33 @@ func TestOnce(t *testing.T) {
 		}
 	}
 }
+
+// A latecomer is a pushing whose first Write takes long.
+type latecomer struct {
+	*pushing
+	once sync.Once
+}
+
+func (s *latecomer) Write(b []byte) (int, error) {
+	s.once.Do(func() { time.Sleep(1500 * time.Millisecond) })
+	return s.pushing.Write(b)
+}
+
+// TestOnceWithSlowHost runs a program whose last message is longer than the window, for a host that
+// doesn't read for a while: the host still gets all of it.
+func TestOnceWithSlowHost(t *testing.T) {
+	d := newDriver(t, "wasm", child.Config{})
+	box, err := d.Create(t.Context(), sandbox.Spec{Owner: "a", Runtime: "js"})
+	if err != nil {
+		t.Fatalf("Create: %v", err)
+	}
+	defer box.Close()
+	p := &latecomer{pushing: &pushing{begun: make(chan struct{}), hold: true,
+		text: `{"run":{"code":"() => 'x'.repeat(1_000_000)","name":"p"}}` + "\n"}}
+	if exit, err := box.Run(t.Context(), &sandbox.Cmd{Guest: p, Once: true}); err != nil || exit != 0 {
+		t.Fatalf("Run: %d, %v", exit, err)
+	}
+	if n := p.said.Len(); n < 1_000_000 || !strings.HasSuffix(p.said.String(), "\n") {
+		t.Errorf("the host got %d bytes of the last message, want all of it", n)
+	}
+}

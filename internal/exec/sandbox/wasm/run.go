@@ -361,11 +361,11 @@ func (r *guestRun) watchdog() {
 }
 
 // flush waits until the host has read the guest's output: at most lastWords, or without limit if
-// the guest is kept.
+// the guest is kept, or if its last message has ended the run.
 func (r *guestRun) flush() {
 	var moment <-chan time.Time
 	halted := r.halted
-	if !r.cmd.Keep {
+	if !r.cmd.Keep && !(r.cmd.Once && r.out.endsRun()) {
 		moment = time.After(lastWords)
 	}
 	for r.out.waiting() > 0 {
