@@ -136,7 +136,7 @@ func TestDamagedLayout(t *testing.T) {
 		t.Errorf("image of another architecture: %v", err)
 	}
 	dir := writeLayout(t, runtime.GOARCH)
-	img, err := openImage(os.DirFS(dir))
+	img, err := openImage(t.Context(), os.DirFS(dir))
 	if err != nil {
 		t.Fatalf("open the layout: %v", err)
 	}

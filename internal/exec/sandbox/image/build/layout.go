@@ -3,6 +3,7 @@ package build
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -24,6 +25,7 @@ import (
 // Bounds of what an image's files may contain.
 const (
 	maxIndexes   = 4         // indexes that are nested
+	maxSearched  = 100       // indexes that are read to find the image
 	maxJSONBytes = 16 << 20  // of an index, a manifest or a configuration
 	maxWindow    = 128 << 20 // bytes of memory that a layer of zstd may ask for
 )
@@ -36,7 +38,7 @@ type containerImage struct {
 }
 
 // openImage reads the image for this host. Its layers are not read yet.
-func openImage(files fs.FS) (*containerImage, error) {
+func openImage(ctx context.Context, files fs.FS) (*containerImage, error) {
 	index, err := readJSONFile(files, "index.json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return openDockerArchive(files)
@@ -44,7 +46,7 @@ func openImage(files fs.FS) (*containerImage, error) {
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := findManifest(files, index, 0)
+	manifest, err := (&manifestSearch{files: files}).findManifest(ctx, index, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +98,20 @@ func (img *containerImage) parseConfig(data []byte) (err error) {
 	return nil
 }
 
+// A manifestSearch searches the files of an image. Its indexes may refer to each other often.
+type manifestSearch struct {
+	files fs.FS
+	read  int // indexes
+}
+
 // findManifest returns the first manifest of an index that is for this host.
-func findManifest(files fs.FS, index []byte, depth int) (*v1.Manifest, error) {
+func (s *manifestSearch) findManifest(ctx context.Context, index []byte, depth int) (*v1.Manifest, error) {
+	if s.read++; s.read > maxSearched {
+		return nil, tool.Errorf(tool.Limit, "it has more than %d indexes", maxSearched)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	m, err := v1.ParseIndexManifest(bytes.NewReader(index))
 	if err != nil {
 		return nil, fmt.Errorf("the index: %w", err)
@@ -106,15 +120,16 @@ func findManifest(files fs.FS, index []byte, depth int) (*v1.Manifest, error) {
 		p := d.Platform
 		switch {
 		case d.MediaType.IsIndex() && depth < maxIndexes:
-			nested, err := readBlob(files, d.Digest)
+			nested, err := readBlob(s.files, d.Digest)
 			if err != nil {
 				return nil, err
 			}
-			if manifest, err := findManifest(files, nested, depth+1); err == nil {
-				return manifest, nil
+			manifest, err := s.findManifest(ctx, nested, depth+1)
+			if err == nil || ctx.Err() != nil || s.read > maxSearched {
+				return manifest, err
 			}
 		case d.MediaType.IsImage() && (p == nil || p.OS == "linux" && p.Architecture == runtime.GOARCH):
-			data, err := readBlob(files, d.Digest)
+			data, err := readBlob(s.files, d.Digest)
 			if err != nil {
 				return nil, err
 			}

@@ -143,6 +143,17 @@ func TestHostileArchive(t *testing.T) {
 			files["blobs/sha256/"+wrong] = `{}`
 			return nil
 		}, "has the digest sha256:"},
+		"many indexes": {func(files map[string]string) []tar.Header {
+			index := `{}`
+			for range maxIndexes + 1 {
+				digest := hashOf([]byte(index))
+				files["blobs/sha256/"+digest[len("sha256:"):]] = index
+				index = `{"manifests": [` + strings.Repeat(`{"mediaType": "application/vnd.oci.image.index.v1+json",
+					"digest": "`+digest+`"}, `, 10_000) + `{}]}`
+			}
+			files["index.json"] = index
+			return nil
+		}, "more than 100 indexes"},
 		"nested index": {func(files map[string]string) []tar.Header {
 			files["index.json"] = `{"manifests": [{"mediaType": "application/vnd.oci.image.index.v1+json",
 				"digest": "sha256:` + hashOf([]byte(`{}`))[len("sha256:"):] + `"}]}`

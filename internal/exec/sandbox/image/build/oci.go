@@ -90,7 +90,7 @@ func (j *job) openOCI(ctx context.Context) (_ *containerImage, folder io.Closer,
 		}
 		files, folder = root.FS(), root
 	}
-	img, err := openImage(files)
+	img, err := openImage(ctx, files)
 	if err != nil {
 		return nil, nil, errors.Join(tool.Errorf(tool.Invalid, "%s: %w", j.d.OCI, err), folder.Close())
 	}

@@ -20,6 +20,8 @@ const (
 	maxPath  = 4096 // bytes of a path
 	maxDepth = 100  // elements of a path
 	maxLinks = 40   // links that are followed to find a folder
+	// bytes of all archives of a tree, with headers and what is left out
+	maxArchives = 2 * image.MaxBytes
 )
 
 // An extractor writes archives to a tree. Archives are hostile: no entry is written, and no link is
@@ -30,6 +32,7 @@ type extractor struct {
 	merged  bool // /bin, /lib and so on are links to folders of /usr
 	bytes   int64
 	files   int
+	read    int64           // bytes of archives
 	written map[string]bool // paths of the current archive
 }
 
@@ -42,22 +45,49 @@ func openExtractor(dir string) (*extractor, error) {
 // extractTar writes an archive to the tree.
 func (x *extractor) extractTar(ctx context.Context, from io.Reader) error {
 	x.written = map[string]bool{}
-	in := tar.NewReader(from)
+	in := tar.NewReader(&archiveReader{ctx, x, from})
 	for {
 		h, err := in.Next()
 		switch {
 		case err == io.EOF:
 			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, errArchives):
+			return err
 		case err != nil:
 			return tool.Errorf(tool.Invalid, "read an archive: %w", err)
 		}
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
 		if err := x.extractEntry(h, in); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return tool.Errorf(tool.AsError(err).Kind, "archive entry %q: %w", text.Cut(h.Name, 200), err)
 		}
 	}
+}
+
+// errArchives is the error for more than maxArchives.
+var errArchives = tool.Errorf(tool.Limit, "the image's archives have more than %s", text.Size(int64(maxArchives)))
+
+// An archiveReader reads an archive until ctx is done, or more was read for a tree than there may
+// be. A small compressed archive can have an entry that is skipped for days.
+type archiveReader struct {
+	ctx  context.Context
+	x    *extractor
+	from io.Reader
+}
+
+// Read reads from the archive.
+func (r *archiveReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	n, err := r.from.Read(p)
+	if r.x.read += int64(n); r.x.read > maxArchives {
+		return 0, errArchives
+	}
+	return n, err
 }
 
 // extractEntry writes an entry of an archive to the tree.

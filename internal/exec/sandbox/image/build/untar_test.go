@@ -3,12 +3,16 @@ package build
 import (
 	"archive/tar"
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // archive returns an archive of entries.
@@ -174,4 +178,33 @@ func FuzzArchive(f *testing.F) {
 			t.Errorf("beside the tree: %v, %v, want nothing", entries, err)
 		}
 	})
+}
+
+// nothing is an endless reader.
+type nothing struct{}
+
+func (nothing) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestEndlessEntry extracts an archive whose entry is left out, and has no end.
+func TestEndlessEntry(t *testing.T) {
+	var header bytes.Buffer
+	if err := tar.NewWriter(&header).WriteHeader(&tar.Header{Name: "a", Typeflag: 'Z', Size: 1 << 60}); err != nil {
+		t.Fatalf("write the header: %v", err)
+	}
+	x, err := openExtractor(t.TempDir())
+	if err != nil {
+		t.Fatalf("openExtractor: %v", err)
+	}
+	defer x.root.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	err = x.extractTar(ctx, io.MultiReader(bytes.NewReader(header.Bytes()), nothing{}))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after the end of its context: %v, want %v", err, context.DeadlineExceeded)
+	}
+	x.read = maxArchives - 1<<20
+	err = x.extractTar(t.Context(), io.MultiReader(bytes.NewReader(header.Bytes()), nothing{}))
+	if !errors.Is(err, errArchives) {
+		t.Errorf("after too much: %v, want %v", err, errArchives)
+	}
 }
