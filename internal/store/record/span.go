@@ -356,7 +356,7 @@ func skipValue(data []byte) (rest []byte, ok bool) {
 const (
 	insertSpan = `INSERT OR REPLACE INTO audit_span (first, low, high, since, until, marks, ends) VALUES (?, ?, ?, ` +
 		`?, ?, ?, ?)`
-	selectSpan  = `SELECT seq, leaf, packed FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
+	selectSpan = `SELECT seq, leaf, packed FROM audit_leaf WHERE seq >= ? AND seq < ? + 256 ORDER BY seq`
 	// 5 is packedEvent. Events of older versions are not packed.
 	selectPlace = `SELECT r.ended, substr(l.packed, 1, 1) IS x'05' OR ` +
 		`coalesce(CASE WHEN json_valid(l.leaf) THEN l.leaf ->> 'part' = 'event' END, 0) ` +
