@@ -200,7 +200,8 @@ func openProgram() (f *os.File, path string, isMount bool, err error) {
 }
 
 // openMount returns a descriptor of a file or folder. It is a mount of its own if this process may
-// make one.
+// make one. That is private: on a host whose mounts are shared (as systemd makes them), all that a
+// sandbox mounts in it would otherwise appear on the host, too, and stay there.
 func openMount(path string) (f *os.File, isMount bool, err error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -212,5 +213,10 @@ func openMount(path string) (f *os.File, isMount bool, err error) {
 		return file, false, nil // it may not: then the sandbox's user is the one of this process
 	}
 	_ = file.Close() // it isn't needed
-	return os.NewFile(uintptr(mount), path), true, nil
+	f = os.NewFile(uintptr(mount), path)
+	err = unix.MountSetattr(mount, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Propagation: unix.MS_PRIVATE})
+	if err != nil {
+		return nil, false, errors.Join(fmt.Errorf("make the mount of %s private: %w", path, err), f.Close())
+	}
+	return f, true, nil
 }
