@@ -119,7 +119,8 @@ func (u *unpacker) unpackLeaf(leaf, packed []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if packed[0] >= packedCall && packed[0] != formOf(u.leaf) { // else Newest wouldn't find an event
+	// Older versions packed no events. In another form, Newest wouldn't find one.
+	if (packed[0] == packedEvent) != (formOf(u.leaf) == packedEvent) {
 		return nil, errPacked
 	}
 	return u.leaf, nil
