@@ -107,9 +107,9 @@ browser:
 bench:
 	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem ./...
 
-soak:
-	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/lab/soak
-	BIPLANE_SOAK=$$(($(N) / 10)) CGO_ENABLED=0 $(GO) test -run '^TestLeftovers$$' -timeout 12h -count 1 -v ./internal/exec/sandbox/process
+soak: entry
+	BIPLANE_SOAK=$(N) CGO_ENABLED=0 $(GO) test $(ENTRY) -run '^TestSoak$$' -timeout 12h -count 1 -v ./internal/lab/soak
+	BIPLANE_SOAK=$$(($(N) / 10)) CGO_ENABLED=0 $(GO) test $(ENTRY) -run '^TestLeftovers$$' -timeout 12h -count 1 -v ./internal/exec/sandbox/process
 	BIPLANE_SOAK=1 CGO_ENABLED=0 $(GO) test -run '^TestDeathAtEachWrite' -timeout 12h -count 1 -v ./internal/exec/executor
 
 sizing: N = 1000000
