@@ -140,16 +140,14 @@ func (s *Sessions) detachGuest(g *frozenGuest, why string) *liveSession {
 }
 
 // RecordLoss records why the guest of a language is not kept for the next program.
-func (h *Hold) RecordLoss(language, why string) { h.all.loseGuest(h.liveSession, language, why) }
-
-func (s *Sessions) loseGuest(l *liveSession, language, why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.frozen.lost.Put(l.key.owner, guestKey{l.key, language}, why, 0)
+func (h *Hold) RecordLoss(language, why string) {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	h.all.frozen.lost.Put(h.key.owner, guestKey{h.key, language}, why, 0)
 }
 
 // thawGuest returns a guest that is a process, or nil if it has ended.
-func (s *Sessions) thawGuest(l *liveSession, language string, box sandbox.Sandbox) (sandbox.Sandbox, Origin) {
+func (h *Hold) thawGuest(language string, box sandbox.Sandbox) (sandbox.Sandbox, Origin) {
 	f, ok := box.(sandbox.Freezer)
 	if !ok {
 		return box, Origin{From: "memory"}
@@ -159,35 +157,34 @@ func (s *Sessions) thawGuest(l *liveSession, language string, box sandbox.Sandbo
 	if err == nil {
 		return box, Origin{From: "frozen", Took: time.Since(began)}
 	}
-	s.loseGuest(l, language, "its sandbox ended: "+tool.AsError(err).Msg)
+	h.RecordLoss(language, "its sandbox ended: "+tool.AsError(err).Msg)
 	if err := box.Close(); err != nil {
-		s.cfg.Log.Warn("sandbox not closed", "session", l.key.name, "error", err)
+		h.all.cfg.Log.Warn("sandbox not closed", "session", h.key.name, "error", err)
 	}
 	return nil, Origin{}
 }
 
 // replaceLost creates a new guest in place of one that was a process and has ended.
-func (s *Sessions) replaceLost(ctx context.Context, l *liveSession, src *guest.Source, language string) (
-	sandbox.Sandbox, Origin, error) {
+func (h *Hold) replaceLost(ctx context.Context, src *guest.Source, language string) (sandbox.Sandbox, Origin, error) {
 	began := time.Now()
 	build, err := src.BuildOf(ctx, language)
 	if err != nil {
 		return nil, Origin{}, err
 	}
-	s.mu.Lock()
-	why, known := s.frozen.lost.Remove(guestKey{l.key, language})
-	s.mu.Unlock()
+	h.all.mu.Lock()
+	why, known := h.all.frozen.lost.Remove(guestKey{h.key, language})
+	h.all.mu.Unlock()
 	switch {
-	case l.state.Guest(language).Build != build:
+	case h.state.Guest(language).Build != build:
 		why = "biplane was restarted"
 	case !known:
 		why = "its sandbox was ended"
 	}
-	box, err := src.Fresh(ctx, l.key.owner, language)
+	box, err := src.Fresh(ctx, h.key.owner, language)
 	if err != nil {
 		return nil, Origin{}, err
 	}
-	l.forgetVariables()
+	h.forgetVariables()
 	return box, Origin{From: "restarted", Why: why, Language: language, Took: time.Since(began)}, nil
 }
 

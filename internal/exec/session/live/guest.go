@@ -45,41 +45,39 @@ func (o Origin) Text() string {
 	return ""
 }
 
-// guest returns the guest of a language in a session, as the last program left it. src is the
-// source of the session's kind.
-func (s *Sessions) guest(
-	ctx context.Context, l *liveSession, src *guest.Source, language string,
-) (sandbox.Sandbox, Origin, error) {
+// Guest returns the guest of a language, as the last program left it. src is the source of the
+// session's kind of sandbox (State.Kind). The caller must close the guest or return it by Keep.
+func (h *Hold) Guest(ctx context.Context, src *guest.Source, language string) (sandbox.Sandbox, Origin, error) {
 	began := time.Now()
-	kept := l.state.Guest(language)
-	if kept != nil && kept.Blob != "" && guest.KindOf(l.state, kept) != src.KindName() {
-		return s.moveGuest(ctx, l, src, kept)
+	kept := h.state.Guest(language)
+	if kept != nil && kept.Blob != "" && guest.KindOf(h.state, kept) != src.KindName() {
+		return h.moveGuest(ctx, src, kept)
 	}
-	if box := l.hot[language]; box != nil {
-		delete(l.hot, language) // until the result of the program is known
-		if box, origin := s.thawGuest(l, language, box); box != nil {
+	if box := h.hot[language]; box != nil {
+		delete(h.hot, language) // until the result of the program is known
+		if box, origin := h.thawGuest(language, box); box != nil {
 			return box, origin, nil
 		}
 	}
 	if kept != nil && kept.Blob == "" {
-		return s.replaceLost(ctx, l, src, language)
+		return h.replaceLost(ctx, src, language)
 	}
 	if kept == nil {
-		box, err := src.Fresh(ctx, l.key.owner, language)
+		box, err := src.Fresh(ctx, h.key.owner, language)
 		if err != nil {
 			return nil, Origin{}, err
 		}
-		if l.rec != nil {
+		if h.rec != nil {
 			return box, Origin{From: "new", Language: language}, nil
 		}
 		return box, Origin{From: "new"}, nil
 	}
-	box, err := s.Restore(ctx, src, l.key.owner, language, kept.Blob)
+	box, err := h.all.Restore(ctx, src, h.key.owner, language, kept.Blob)
 	if err == nil {
 		return box, Origin{From: "disk", Took: time.Since(began)}, nil
 	}
 	if why := lostWhy(err); why != "" {
-		if box, err = s.rebuild(ctx, l, src, language, err); err == nil {
+		if box, err = h.all.rebuild(ctx, h.liveSession, src, language, err); err == nil {
 			return box, Origin{From: "journal", Why: why, Took: time.Since(began)}, nil
 		}
 	}
@@ -88,19 +86,19 @@ func (s *Sessions) guest(
 
 // moveGuest creates a guest in place of one in another kind of sandbox, and sets its variables. The
 // stored one stays until the session is saved.
-func (s *Sessions) moveGuest(ctx context.Context, l *liveSession, to *guest.Source, kept *session.Guest) (
+func (h *Hold) moveGuest(ctx context.Context, to *guest.Source, kept *session.Guest) (
 	_ sandbox.Sandbox, _ Origin, err error) {
 	began := time.Now()
-	from, err := s.cfg.Guests.FindKind(ctx, guest.KindOf(l.state, kept), kept.Language)
+	from, err := h.all.cfg.Guests.FindKind(ctx, guest.KindOf(h.state, kept), kept.Language)
 	if err != nil {
 		return nil, Origin{}, err
 	}
-	old, _, err := s.guest(ctx, l, from, kept.Language)
+	old, _, err := h.Guest(ctx, from, kept.Language)
 	if err != nil {
 		return nil, Origin{}, err
 	}
 	defer func() { err = errors.Join(err, old.Close()) }() // it has run code that isn't the session's
-	box, err := to.Fresh(ctx, l.key.owner, kept.Language)
+	box, err := to.Fresh(ctx, h.key.owner, kept.Language)
 	if err != nil {
 		return nil, Origin{}, err
 	}

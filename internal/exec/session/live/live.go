@@ -192,12 +192,6 @@ func (h *Hold) Label(ctx context.Context, labels []string) error {
 	return h.all.label(ctx, h.liveSession, labels)
 }
 
-// Guest returns the guest of a language, as the last program left it. src is the source of the
-// session's kind of sandbox (State.Kind). The caller must close the guest or return it by Keep.
-func (h *Hold) Guest(ctx context.Context, src *guest.Source, language string) (sandbox.Sandbox, Origin, error) {
-	return h.all.guest(ctx, h.liveSession, src, language)
-}
-
 // Keep keeps the guest of a language in memory for the next program. Its state must match State.
 func (h *Hold) Keep(language string, box sandbox.Sandbox) { h.hot[language] = box }
 
