@@ -26,7 +26,8 @@ import (
 const (
 	maxIndexes   = 4         // indexes that are nested
 	maxSearched  = 100       // indexes that are read to find the image
-	maxJSONBytes = 16 << 20  // of an index, a manifest or a configuration
+	maxJSONBytes = 4 << 20   // of an index, a manifest or a configuration
+	maxCommas    = 200_000   // in one: a short member needs 100 times its size in memory
 	maxWindow    = 128 << 20 // bytes of memory that a layer of zstd may ask for
 )
 
@@ -163,10 +164,15 @@ func readJSONFile(files fs.FS, name string) (_ []byte, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	data, err := io.ReadAll(io.LimitReader(f, maxJSONBytes+1))
-	if err == nil && len(data) > maxJSONBytes {
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > maxJSONBytes:
 		return nil, tool.Errorf(tool.Limit, "%s has more than %s", name, text.Size(int64(maxJSONBytes)))
+	case bytes.Count(data, []byte(",")) > maxCommas:
+		return nil, tool.Errorf(tool.Limit, "%s has more than %s commas", name, text.Group(maxCommas))
 	}
-	return data, err
+	return data, nil
 }
 
 // openRegular opens a file. To open a pipe would wait for its other end.

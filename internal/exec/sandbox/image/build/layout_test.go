@@ -135,7 +135,8 @@ func TestHostileArchive(t *testing.T) {
 			clear(files)
 			return nil
 		}, "neither an index"},
-		"too large": {manifest(strings.Repeat(" ", maxJSONBytes+1)), "manifest.json has more than 16.8 MB"},
+		"too large":        {manifest(strings.Repeat(" ", maxJSONBytes+1)), "manifest.json has more than 4.2 MB"},
+		"too many members": {manifest("[" + strings.Repeat("{},", maxCommas+1) + "{}]"), "more than 200,000 commas"},
 		"changed blob": {func(files map[string]string) []tar.Header {
 			wrong := strings.Repeat("0", 64)
 			files["index.json"] = `{"manifests": [{"mediaType": "application/vnd.oci.image.manifest.v1+json",
