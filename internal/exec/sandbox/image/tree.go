@@ -142,9 +142,18 @@ func (d *Draft) DiscardTree() error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes a folder with everything in it, also folders that can't be written.
+// removeTree removes a folder with everything in it, also folders that can't be written. It refuses
+// if something is mounted there, since that would be emptied.
 func removeTree(dir string) error {
-	err := os.RemoveAll(dir)
+	at, err := findMount(dir)
+	if err == nil && at != "" {
+		err = tool.Errorf(tool.Conflict, "%s is not removed, because something is mounted at %s: unmount that first",
+			dir, at)
+	}
+	if err != nil {
+		return err
+	}
+	err = os.RemoveAll(dir)
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
