@@ -15,7 +15,7 @@ import (
 // An egressState is the state of a sandbox's network. Sandboxes.mu guards it.
 type egressState struct {
 	user    tool.Principal   // who used the sandbox last: connections are made on their behalf
-	traffic *traffic.Traffic // of its processes; nil: none
+	traffic *traffic.Traffic // see Sandboxes.trafficOf
 	notes   []string         // for who uses it next
 }
 
@@ -27,25 +27,28 @@ const (
 
 // addNetwork adds the network of a sandbox that has one.
 func (s *Sandboxes) addNetwork(b *box, spec *sandbox.MachineSpec) {
-	e := s.cfg.Egress
-	if !b.rec.Network || e.Network == nil {
-		return
+	if t := s.trafficOf(b); t != nil {
+		spec.Network, spec.Traffic = s.cfg.Egress.Network, t
 	}
-	t := traffic.NewTraffic(traffic.Config{Owner: tenant{s, b}, Hosts: e.Hosts, Door: e.Door,
-		Name: b.rec.ID + "." + strings.ToLower(rand.Text()[:8])})
-	spec.Network, spec.Traffic = e.Network, t
+}
+
+// trafficOf returns what decides on a sandbox's connections, however often its processes are
+// started; nil: it has no network.
+func (s *Sandboxes) trafficOf(b *box) *traffic.Traffic {
+	e := s.cfg.Egress
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.egress.traffic = t
+	if b.egress.traffic == nil && b.rec.Network && e.Network != nil {
+		b.egress.traffic = traffic.NewTraffic(traffic.Config{Owner: tenant{s, b}, Hosts: e.Hosts, Door: e.Door,
+			Name: b.rec.ID + "." + strings.ToLower(rand.Text()[:8])})
+	}
+	return b.egress.traffic
 }
 
 // bringLabels adds labels to a sandbox. Its connections under way are decided on again if there are
 // more than before.
 func (s *Sandboxes) bringLabels(ctx context.Context, b *box, labels []string) error {
-	s.mu.Lock()
-	t := b.egress.traffic
-	s.mu.Unlock()
-	if t != nil {
+	if t := s.trafficOf(b); t != nil {
 		return t.AddLabels(ctx, labels)
 	}
 	_, err := s.keepLabels(ctx, b, labels)
