@@ -87,6 +87,9 @@ func openDockerArchive(files fs.FS) (*containerImage, error) {
 	}
 	img := &containerImage{files: files}
 	for _, name := range saved[0].Layers {
+		if len(name) > maxPath {
+			return nil, errors.New("manifest.json has an invalid path of a layer")
+		}
 		img.layers = append(img.layers, path.Clean(name))
 	}
 	return img, img.parseConfig(config)

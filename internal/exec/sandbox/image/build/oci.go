@@ -92,7 +92,10 @@ func (j *job) openOCI(ctx context.Context) (_ *containerImage, folder io.Closer,
 	}
 	img, err := openImage(ctx, files)
 	if err != nil {
-		return nil, nil, errors.Join(tool.Errorf(tool.Invalid, "%s: %w", j.d.OCI, err), folder.Close())
+		if ctx.Err() == nil { // an error may have a long text of the image
+			err = tool.Errorf(tool.Invalid, "%s: %s", j.d.OCI, text.Cut(err.Error(), 500))
+		}
+		return nil, nil, errors.Join(err, folder.Close())
 	}
 	return img, folder, nil
 }
