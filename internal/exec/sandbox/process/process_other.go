@@ -13,6 +13,7 @@ import (
 // A Driver creates sandboxes. It needs Linux.
 type Driver struct {
 	sandbox.Driver
+	sandbox.MachineDriver
 	io.Closer
 }
 
