@@ -119,13 +119,14 @@ func describeOperation(method, path string, o *operation) pageOperation {
 
 // contentText describes the first content of a body.
 func contentText(all map[string]content) template.HTML {
-	for _, kind := range slices.Sorted(maps.Keys(all)) {
-		if kind == file {
-			return "a file"
-		}
-		return schemaText(all[kind].Schema, 0)
+	if len(all) == 0 {
+		return ""
 	}
-	return ""
+	kind := slices.Min(slices.Collect(maps.Keys(all)))
+	if kind == file {
+		return "a file"
+	}
+	return schemaText(all[kind].Schema, 0)
 }
 
 // schemaText writes a schema in TypeScript style, with links to the named types.

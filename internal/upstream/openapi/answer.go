@@ -17,8 +17,6 @@ import (
 
 type rawJSON = json.RawMessage
 
-func decodeJSON(raw []byte, to any) error { return json.Unmarshal(raw, to) }
-
 // An answer is the value that programs receive.
 type answer struct {
 	Status     int               `json:"status"`

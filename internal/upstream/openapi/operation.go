@@ -55,12 +55,11 @@ func isMethod(name string) bool { return slices.Contains(methods, name) }
 // A draft is an operation that is being read.
 type draft struct {
 	operation
-	path   place // of the path item
-	n      place
-	tag    string
-	id     string
-	schema []byte // of the arguments
-	err    error
+	path place // of the path item
+	n    place
+	tag  string
+	id   string
+	err  error
 }
 
 // A reader reads the operations of a document.
