@@ -21,6 +21,10 @@ const quickWait = 2 * time.Second
 // patientAttempts is the number of failed attempts after which calls no longer wait for another.
 const patientAttempts = 3
 
+// maxRepeats limits how often a call is sent again in a new session, because the server never
+// received it. A new session may end at once, too.
+const maxRepeats = 3
+
 // maxRounds limits how often a server may ask to repeat a call with the state that it sent
 // (2026-07-28).
 const maxRounds = 3
@@ -55,11 +59,11 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 		answer, err := u.sendCall(ctx, s, c, args)
 		if isFault(err, faultSession) {
 			s.endSession(err)
-			if try == 0 { // it had no effect: the server no longer knows the session
+			if try < maxRepeats { // it had no effect: the server no longer knows the session
 				continue
 			}
 		}
-		if isFault(err, faultUnsent) && try == 0 && s.hasEnded(ctx) {
+		if isFault(err, faultUnsent) && try < maxRepeats && s.hasEnded(ctx) {
 			continue // the server never received the call
 		}
 		u.reportCall(s, c.Principal.ID, err)
