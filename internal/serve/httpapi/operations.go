@@ -196,7 +196,7 @@ var operations = sync.OnceValue(func() map[string]apidoc.Operation {
 			Query: []apidoc.Parameter{{Name: "state", Kind: "string", List: true,
 				About: "only those in one of these states"},
 				optionalText("session", "only those of this session"),
-				timeParameter("since", "only those that started at this time or later", false),
+				timeParameter("since", "only executions that started at this time or later", false),
 				optionalNumber("limit", "the maximum number, up to 1,000"),
 				optionalText("cursor", "next of the page before"),
 				optionalText("before", "the same as cursor")}},
@@ -273,7 +273,7 @@ var operations = sync.OnceValue(func() map[string]apidoc.Operation {
 
 		"GET /approvals": {ID: "approvals", Summary: "List requests for approval", Result: typeOf[[]api.Approval](),
 			Query: []apidoc.Parameter{optionalText("execution", "only those of this execution"),
-				optionalFlag("all", "include those that are decided"),
+				optionalFlag("all", "include decided requests"),
 				optionalText("before", "only those older than this one")}},
 		"GET /approvals/{id}": {ID: "approval", Summary: "One request for approval", Result: typeOf[api.Approval]()},
 		"POST /approvals/{id}": {ID: "decide", Summary: "Approve or deny a call", Body: typeOf[api.Decision](),

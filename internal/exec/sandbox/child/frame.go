@@ -169,13 +169,11 @@ func (w *writer) send(k kind, box, op uint32, a, b []byte) error {
 func (w *writer) sendNow(k kind, box, op uint32, a []byte) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(a) > 0 && len(w.buf) > pendingFull && w.err == nil {
-		return false, nil
+	sent, err := w.appendNow(k, box, op, a)
+	if sent {
+		err = w.flushNow()
 	}
-	if err := w.appendFrame(k, box, op, a, nil); err != nil {
-		return false, err
-	}
-	return true, w.flushNow()
+	return sent, err
 }
 
 // queue appends a frame that is sent with the next one, or by push.
@@ -189,7 +187,13 @@ func (w *writer) queue(k kind, box, op uint32, a []byte) error {
 func (w *writer) queueNow(k kind, box, op uint32, a []byte) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.buf) > pendingFull && w.err == nil {
+	return w.appendNow(k, box, op, a)
+}
+
+// appendNow appends a frame unless that would have to wait for other frames, and reports whether it
+// did. The caller holds mu.
+func (w *writer) appendNow(k kind, box, op uint32, a []byte) (bool, error) {
+	if len(a) > 0 && len(w.buf) > pendingFull && w.err == nil {
 		return false, nil
 	}
 	err := w.appendFrame(k, box, op, a, nil)

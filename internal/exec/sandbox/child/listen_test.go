@@ -176,8 +176,8 @@ func TestListenEnds(t *testing.T) {
 // doesn't wait until the reader reclaims it.
 func TestListenUnread(t *testing.T) {
 	for name, prepare := range map[string]func(l *listener){
-		"nobody waits for the frame": func(l *listener) { l.unawaited = true },
-		"the woken one sleeps again": func(l *listener) { l.listen(func() bool { return false }) },
+		"no goroutine waits for the frame": func(l *listener) { l.unawaited = true },
+		"the woken one sleeps again":       func(l *listener) { l.listen(func() bool { return false }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

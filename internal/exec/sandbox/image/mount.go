@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -35,26 +34,12 @@ func findMount(dir string) (string, error) {
 		if len(fields) < 5 {
 			continue
 		}
-		if at := unescapeMount(string(fields[4])); strings.HasPrefix(at, real+"/") {
+		if at := mountEscapes.Replace(string(fields[4])); strings.HasPrefix(at, real+"/") {
 			return at, nil
 		}
 	}
 	return "", nil
 }
 
-// unescapeMount returns a path of mountinfo, in which some characters are octal escapes.
-func unescapeMount(s string) string {
-	var out strings.Builder
-	for len(s) > 0 {
-		if s[0] == '\\' && len(s) >= 4 {
-			if n, err := strconv.ParseUint(s[1:4], 8, 8); err == nil {
-				out.WriteByte(byte(n))
-				s = s[4:]
-				continue
-			}
-		}
-		out.WriteByte(s[0])
-		s = s[1:]
-	}
-	return out.String()
-}
+// mountEscapes replaces the escapes of mountinfo by the characters that they stand for.
+var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -215,7 +215,7 @@ func (r *guestRun) pump() error {
 		case r.halting.Load():
 			return r.stopReason()
 		case ok:
-			if err := r.enter(line); err != nil || r.cmd.Once && r.out.endsRun() {
+			if err := r.enter(line); err != nil || r.endsItself() {
 				return err
 			}
 		case end == io.EOF:
@@ -259,9 +259,12 @@ func (r *guestRun) enter(line string) error {
 	})
 }
 
+// endsItself reports whether the guest's last message ends the run, and was sent.
+func (r *guestRun) endsItself() bool { return r.cmd.Once && r.out.endsRun() }
+
 // flushEntry sends the output of an entry, with the result of the run if that follows.
 func (r *guestRun) flushEntry() {
-	if last, ok := r.prompt.(sandbox.LastWriter); ok && r.cmd.Once && r.out.endsRun() {
+	if last, ok := r.prompt.(sandbox.LastWriter); ok && r.endsItself() {
 		r.out.flush(last.WriteLast)
 	} else {
 		r.out.flush(r.prompt.WriteNow)
@@ -365,7 +368,7 @@ func (r *guestRun) watchdog() {
 func (r *guestRun) flush() {
 	var moment <-chan time.Time
 	halted := r.halted
-	if !r.cmd.Keep && !(r.cmd.Once && r.out.endsRun()) {
+	if !r.cmd.Keep && !r.endsItself() {
 		moment = time.After(lastWords)
 	}
 	for r.out.waiting() > 0 {

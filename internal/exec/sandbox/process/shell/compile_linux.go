@@ -72,7 +72,7 @@ var toolchains = map[string]*toolchain{
 }
 
 // listCommands returns the commands that compile a program, in order, and the one that runs it.
-// name is that of the program's file.
+// name is the name of the program's file.
 func listCommands(language, compiler, name string) (compile [][]string, run []string) {
 	dir := buildFolder + "/" + language
 	switch language {

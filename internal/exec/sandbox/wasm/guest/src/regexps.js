@@ -4,7 +4,7 @@
 // whatever a program has changed, and whatever is rare, is left to the engine.
 
 import {
-  ArrayPrototype, ObjectPrototype, RegExpCtor, StringCtor, defineProperty, getOwnPropertyDescriptor, getPrototypeOf,
+  ArrayPrototype, ObjectPrototype, RegExpCtor, StringCtor, define, getOwnPropertyDescriptor, getPrototypeOf,
   indexOf, list, ownKeys, push, record, uncurry,
 } from "./primordials.js";
 
@@ -84,11 +84,7 @@ function replaceText(rx, text, by) {
   }
 }
 
-function define(name, method) {
-  defineProperty(RegExpPrototype, name, record({ value: method, writable: true, enumerable: false, configurable: true }));
-}
-
-define(Symbol.split, {
+define(RegExpPrototype, Symbol.split, {
   [Symbol.split](string, limit) {
     if (limit === undefined && typeof string === "string" && string.length >= minText && isPlain(this)) {
       const flags = flagsOf(this);
@@ -98,7 +94,7 @@ define(Symbol.split, {
   },
 }[Symbol.split]);
 
-define(Symbol.replace, {
+define(RegExpPrototype, Symbol.replace, {
   [Symbol.replace](string, replacement) {
     if (typeof replacement === "string" && typeof string === "string" && string.length >= minText && isPlain(this)) {
       const flags = flagsOf(this);
