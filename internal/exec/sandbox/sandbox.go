@@ -150,22 +150,12 @@ type Sink interface {
 // goroutine for either direction.
 type Prompt interface {
 	Pusher
-	// WriteNow writes as much of p as it can without waiting for the host, possibly nothing.
-	WriteNow(p []byte) (n int, err error)
-}
-
-// A LastWriter is a Prompt that can write the last bytes of a Run together with its result.
-type LastWriter interface {
-	// WriteLast is like WriteNow, but the host gets the bytes with the Run's result.
-	WriteLast(p []byte) (n int, err error)
-}
-
-// A Listener is a Prompt that can also poll for the host's bytes on the goroutine that waits for
-// them.
-type Listener interface {
-	// Listen may poll briefly. Meanwhile it calls put, also on this goroutine. It returns when
-	// there reports that something has arrived, or when the time is up. The driver calls it only
-	// before it waits.
+	// WriteNow writes as much of p as it can without waiting for the host, possibly nothing. If
+	// last is set, the host may get the bytes as late as the Run's result.
+	WriteNow(p []byte, last bool) (n int, err error)
+	// Listen may poll briefly for the host's bytes, on the goroutine that waits for them.
+	// Meanwhile it calls the Sink, also on this goroutine. It returns when there reports that
+	// something has arrived, or when the time is up. The driver calls it only before it waits.
 	Listen(there func() bool)
 }
 

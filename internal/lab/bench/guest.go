@@ -225,7 +225,10 @@ func (s *stream) Push(to sandbox.Sink) {
 func (*stream) Took(int) {}
 
 // WriteNow handles lines from the guest. It never blocks.
-func (s *stream) WriteNow(p []byte) (int, error) { return s.Write(p) }
+func (s *stream) WriteNow(p []byte, _ bool) (int, error) { return s.Write(p) }
+
+// Listen does nothing: lines for the guest arrive without polling.
+func (*stream) Listen(func() bool) {}
 
 // Read reads data from the host.
 func (s *stream) Read(p []byte) (int, error) {

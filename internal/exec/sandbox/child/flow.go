@@ -245,16 +245,9 @@ func (f *flow) queue(b []byte) error {
 	return nil
 }
 
-// WriteNow sends as much of b as possible without waiting. With Push and Took it implements
-// sandbox.Prompt.
-func (f *flow) WriteNow(b []byte) (n int, err error) { return f.writeBy(f.w.sendNow, b) }
-
-// WriteLast is like WriteNow, but leaves the bytes queued until the result of the operation is
-// sent. It implements sandbox.LastWriter.
-func (f *flow) WriteLast(b []byte) (n int, err error) { return f.writeBy(f.w.queueNow, b) }
-
-// writeBy passes b to send in frames, as far as the other side has given credit.
-func (f *flow) writeBy(send func(k kind, box, op uint32, a []byte) (bool, error), b []byte) (n int, err error) {
+// WriteNow sends as much of b as possible without waiting, as far as the other side has given
+// credit. If last is set, it leaves the bytes queued until the result of the operation is sent.
+func (f *flow) WriteNow(b []byte, last bool) (n int, err error) {
 	for len(b) > 0 {
 		f.mu.Lock()
 		part := min(len(b), f.credit, partSize)
@@ -272,7 +265,7 @@ func (f *flow) writeBy(send func(k kind, box, op uint32, a []byte) (bool, error)
 		if part == 0 {
 			return n, nil
 		}
-		sent, err := send(kindData, f.box, f.op, b[:part])
+		sent, err := f.w.sendNow(kindData, f.box, f.op, b[:part], last)
 		if err != nil {
 			return n, err
 		}

@@ -91,13 +91,13 @@ func TestGatherStops(t *testing.T) {
 	})
 }
 
-// TestWriteLast checks that last bytes are sent with the next frame, as far as there is credit.
-func TestWriteLast(t *testing.T) {
+// TestWriteNowLast checks that last bytes are sent with the next frame, as far as there is credit.
+func TestWriteNowLast(t *testing.T) {
 	from, to := flows()
 	long := bytes.Repeat([]byte("x"), window+1)
-	n, err := from.WriteLast(long)
+	n, err := from.WriteNow(long, true)
 	if n != window || err != nil {
-		t.Errorf("WriteLast of %d bytes: %d, %v, want %d", len(long), n, err, window)
+		t.Errorf("WriteNow of %d bytes: %d, %v, want %d", len(long), n, err, window)
 	}
 	if b, _ := to.take(); len(b) != 0 {
 		t.Errorf("%d bytes arrived before the next frame", len(b))
@@ -109,7 +109,7 @@ func TestWriteLast(t *testing.T) {
 		t.Errorf("%d bytes arrived, want %d", len(b), window)
 	}
 	from.finish()
-	if _, err := from.WriteLast([]byte("x")); err != io.ErrClosedPipe {
-		t.Errorf("WriteLast after the end: %v, want %v", err, io.ErrClosedPipe)
+	if _, err := from.WriteNow([]byte("x"), true); err != io.ErrClosedPipe {
+		t.Errorf("WriteNow after the end: %v, want %v", err, io.ErrClosedPipe)
 	}
 }

@@ -165,15 +165,21 @@ func (w *writer) send(k kind, box, op uint32, a, b []byte) error {
 }
 
 // sendNow sends a frame unless that would have to wait for other frames, and reports whether it
-// did. A frame without a payload is always sent.
-func (w *writer) sendNow(k kind, box, op uint32, a []byte) (bool, error) {
+// did. A frame without a payload is always sent. If later is set, the frame is sent with the next
+// one, or by push.
+func (w *writer) sendNow(k kind, box, op uint32, a []byte, later bool) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	sent, err := w.appendNow(k, box, op, a)
-	if sent {
-		err = w.flushNow()
+	if len(a) > 0 && len(w.buf) > pendingFull && w.err == nil {
+		return false, nil
 	}
-	return sent, err
+	if err := w.appendFrame(k, box, op, a, nil); err != nil {
+		return false, err
+	}
+	if later {
+		return true, nil
+	}
+	return true, w.flushNow()
 }
 
 // queue appends a frame that is sent with the next one, or by push.
@@ -181,23 +187,6 @@ func (w *writer) queue(k kind, box, op uint32, a []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.appendFrame(k, box, op, a, nil)
-}
-
-// queueNow is like queue unless that would have to wait, and reports whether it appended the frame.
-func (w *writer) queueNow(k kind, box, op uint32, a []byte) (bool, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.appendNow(k, box, op, a)
-}
-
-// appendNow appends a frame unless that would have to wait for other frames, and reports whether it
-// did. The caller holds mu.
-func (w *writer) appendNow(k kind, box, op uint32, a []byte) (bool, error) {
-	if len(a) > 0 && len(w.buf) > pendingFull && w.err == nil {
-		return false, nil
-	}
-	err := w.appendFrame(k, box, op, a, nil)
-	return err == nil, err
 }
 
 // appendFrame appends a frame to the pending bytes. The caller holds mu.

@@ -159,7 +159,7 @@ func (r *remoteRun) AcceptPush(p []byte, end error) (took int) {
 	}
 	if !l.going {
 		var err error
-		if took, err = r.o.WriteNow(p); err != nil {
+		if took, err = r.o.WriteNow(p, false); err != nil {
 			return len(p) // the Run has ended
 		}
 	}
@@ -207,7 +207,7 @@ func (r *remoteRun) hungUp(end error) {
 	case <-r.o.over:
 	default:
 		// the caller may hold locks, so this must not block
-		if _, err := r.s.p.w.sendNow(kindEnd, r.s.id, r.o.op, nil); err != nil {
+		if _, err := r.s.p.w.sendNow(kindEnd, r.s.id, r.o.op, nil, false); err != nil {
 			r.s.p.end("")
 		}
 	}

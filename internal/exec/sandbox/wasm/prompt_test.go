@@ -117,7 +117,7 @@ func TestFlush(t *testing.T) {
 		want.WriteString(s)
 		o.writeOutput(s, k%3 > 0)
 		if k%2 == 0 {
-			o.flush(p.WriteNow)
+			o.flush(p, false)
 		}
 	}
 	for o.waiting() > 0 {
@@ -136,9 +136,10 @@ func TestFlush(t *testing.T) {
 // A slowPrompt is a stream whose non-blocking writes accept half of the data.
 type slowPrompt struct{ strings.Builder }
 
-func (*slowPrompt) Push(sandbox.Sink) {}
-func (*slowPrompt) Took(int)          {}
-func (s *slowPrompt) WriteNow(p []byte) (int, error) {
+func (*slowPrompt) Push(sandbox.Sink)  {}
+func (*slowPrompt) Took(int)           {}
+func (*slowPrompt) Listen(func() bool) {}
+func (s *slowPrompt) WriteNow(p []byte, _ bool) (int, error) {
 	return s.Write(p[:len(p)/2])
 }
 
@@ -152,6 +153,7 @@ type promptTape struct {
 
 func (p *promptTape) Push(to sandbox.Sink)   { to.AcceptPush([]byte(p.lines), nil) }
 func (*promptTape) Took(int)                 {}
+func (*promptTape) Listen(func() bool)       {}
 func (*promptTape) Read([]byte) (int, error) { panic("a stream that pushes is not read") }
 
 func (p *promptTape) Write(b []byte) (int, error) {
@@ -159,7 +161,7 @@ func (p *promptTape) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (p *promptTape) WriteNow(b []byte) (int, error) {
+func (p *promptTape) WriteNow(b []byte, _ bool) (int, error) {
 	if p.full {
 		return 0, nil
 	}

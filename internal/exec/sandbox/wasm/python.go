@@ -180,7 +180,7 @@ var errHeld = errors.New("the guest waited for the host, which disconnected: it 
 func (r *guestRun) next() (string, bool) {
 	r.finish()
 	if r.prompt != nil {
-		r.out.flush(r.prompt.WriteNow)
+		r.out.flush(r.prompt, false)
 	}
 	line, err := r.await()
 	r.begin()

@@ -38,8 +38,7 @@ type guestRun struct {
 	lang    language
 	spec    sandbox.Spec
 	cmd     *sandbox.Cmd
-	prompt  sandbox.Prompt   // cmd.Guest, if it is a Prompt
-	listens sandbox.Listener // cmd.Guest, if it is a Listener
+	prompt  sandbox.Prompt // cmd.Guest, if it is a Prompt
 	in      *inbox
 	out     *outbox
 	left    int64     // bytes that the guest may still write; used only inside entries
@@ -78,7 +77,6 @@ func newRun(s *Sandbox, cmd *sandbox.Cmd) *guestRun {
 		r.spec.CPU = min(cmd.CPU, s.spec.CPU)
 	}
 	r.prompt, _ = cmd.Guest.(sandbox.Prompt)
-	r.listens, _ = cmd.Guest.(sandbox.Listener)
 	r.watch.timer = time.AfterFunc(math.MaxInt64, r.watchdog)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
@@ -207,8 +205,8 @@ func (r *guestRun) pump() error {
 	}
 	there := func() bool { return r.in.any() || r.halting.Load() }
 	for {
-		if r.listens != nil && !there() {
-			r.listens.Listen(there)
+		if r.prompt != nil && !there() {
+			r.prompt.Listen(there)
 		}
 		line, ok, end := r.in.take()
 		switch {
@@ -244,7 +242,7 @@ func (r *guestRun) enter(line string) error {
 		}
 	}
 	if r.prompt != nil {
-		defer r.flushEntry()
+		defer func() { r.out.flush(r.prompt, r.endsItself()) }()
 	}
 	r.begin()
 	defer r.finish()
@@ -261,15 +259,6 @@ func (r *guestRun) enter(line string) error {
 
 // endsItself reports whether the guest's last message ends the run, and was sent.
 func (r *guestRun) endsItself() bool { return r.cmd.Once && r.out.endsRun() }
-
-// flushEntry sends the output of an entry, with the result of the run if that follows.
-func (r *guestRun) flushEntry() {
-	if last, ok := r.prompt.(sandbox.LastWriter); ok && r.endsItself() {
-		r.out.flush(last.WriteLast)
-	} else {
-		r.out.flush(r.prompt.WriteNow)
-	}
-}
 
 // begin acquires a turn and a thread, and starts the clock of an entry or of its continuation.
 func (r *guestRun) begin() {
@@ -474,7 +463,7 @@ func (r *guestRun) ask(question []byte) (string, bool) {
 	question = bytes.Clone(question)
 	r.finish()
 	if r.prompt != nil {
-		r.out.flush(r.prompt.WriteNow)
+		r.out.flush(r.prompt, false)
 	}
 	answer := r.answer(question)
 	r.begin()

@@ -243,9 +243,9 @@ func (o *outbox) nudge() {
 // flushAt is the amount of output that is always written immediately, in bytes.
 const flushAt = 32 << 10
 
-// flush passes the pending output to write on this goroutine, which doesn't block. The rest, and
-// errors, are left to write.
-func (o *outbox) flush(write func(p []byte) (int, error)) {
+// flush writes the pending output to w on this goroutine, without blocking. The rest, and errors,
+// are left to write. If last is set, the result of the run follows.
+func (o *outbox) flush(w sandbox.Prompt, last bool) {
 	o.mu.Lock()
 	if len(o.buf) == 0 || o.busy > 0 || o.deaf {
 		left := len(o.buf) > 0
@@ -258,7 +258,7 @@ func (o *outbox) flush(write func(p []byte) (int, error)) {
 	b := o.buf
 	o.buf, o.busy = o.spare[:0], len(b)
 	o.mu.Unlock()
-	n, err := write(b)
+	n, err := w.WriteNow(b, last)
 	o.mu.Lock()
 	o.busy = 0
 	if n < len(b) || err != nil {
