@@ -103,9 +103,18 @@ func (e *jsEngine) limit(memory, stack int64) {
 	e.m.QjsSetMaxStackSize(uint32(stack))
 }
 
+// deliver passes a line to the prelude. Of the answer to a call it passes only the value, which the
+// guest parses: it refuses a text that isn't a single JSON value, and then gets the whole line.
 func (e *jsEngine) deliver(line string) error {
-	if given, err := e.deliverAnswer(line); given || err != nil {
-		return err
+	if at, id, text, ok := splitAnswer(line); ok && e.h.give != 0 && !longDigits(text) {
+		e.g.setClock(at)
+		n, v := value(e.m.QjsNewNumber(float64(id))), e.newString(text)
+		given, err := e.call(e.h.give, n, v)
+		e.free(v)
+		e.free(n)
+		if given || err != nil {
+			return err
+		}
 	}
 	v, long := e.newString(line), value(e.m.QjsGetFalse())
 	if longDigits(line) {
@@ -114,23 +123,8 @@ func (e *jsEngine) deliver(line string) error {
 	}
 	defer e.free(v)
 	defer e.free(long)
-	return e.call(e.h.deliver, v, long)
-}
-
-// deliverAnswer delivers a line that answers a call, and reports whether it was one. The guest then
-// parses only the value, and checks itself whether that is a single JSON value.
-func (e *jsEngine) deliverAnswer(line string) (bool, error) {
-	at, id, text, ok := splitAnswer(line)
-	if !ok || e.h.give == 0 || longDigits(text) {
-		return false, nil
-	}
-	e.g.setClock(at)
-	n, v := value(e.m.QjsNewNumber(float64(id))), e.newString(text)
-	defer e.free(n)
-	defer e.free(v)
-	given := false
-	err := e.callFor(e.h.give, func(v value) { given = e.m.QjsGetBool(uint32(v)) != 0 }, n, v)
-	return given, err
+	_, err := e.call(e.h.deliver, v, long)
+	return err
 }
 
 // splitAnswer splits a line that looks like HostMessage{At, Answer{ID, Value}} as encoded by Go. It
@@ -195,7 +189,7 @@ func (e *jsEngine) work() error {
 	if err := e.jobs(); err != nil {
 		return err
 	}
-	if err := e.call(e.h.idle); err != nil {
+	if _, err := e.call(e.h.idle); err != nil {
 		return err
 	}
 	return e.jobs()
@@ -340,16 +334,12 @@ func (e *jsEngine) eval(code, name string) (value, error) {
 	return v, nil
 }
 
-// call calls a method of the prelude's runtime and drops the result. It does nothing if f is zero.
-func (e *jsEngine) call(f value, args ...value) error {
+// call calls a method of the prelude's runtime, and reports whether it returned true. It does
+// nothing if f is zero.
+func (e *jsEngine) call(f value, args ...value) (isTrue bool, err error) {
 	if f == 0 {
-		return nil
+		return false, nil
 	}
-	return e.callFor(f, nil, args...)
-}
-
-// callFor calls a method, and passes the result to use.
-func (e *jsEngine) callFor(f value, use func(value), args ...value) error {
 	argv := e.h.scratch + 16
 	for i, a := range args {
 		binary.LittleEndian.PutUint32(e.m.Memory()[argv+uint32(4*i):], uint32(a))
@@ -357,13 +347,11 @@ func (e *jsEngine) callFor(f value, use func(value), args ...value) error {
 	v := value(e.m.QjsCall(uint32(f), uint32(e.h.runtime), uint32(len(args)), argv))
 	if e.failed(v) {
 		e.free(v)
-		return e.caught()
+		return false, e.caught()
 	}
-	if use != nil {
-		use(v)
-	}
+	isTrue = e.m.QjsGetBool(uint32(v)) != 0
 	e.free(v)
-	return nil
+	return isTrue, nil
 }
 
 // jobs runs jobs until none is queued, and then reports unhandled rejections to the prelude.
@@ -385,7 +373,7 @@ func (e *jsEngine) jobs() error {
 		all := e.rejected
 		e.rejected = nil
 		for _, r := range all {
-			err := e.call(e.h.unhandled, r.reason)
+			_, err := e.call(e.h.unhandled, r.reason)
 			e.free(r.reason)
 			e.free(r.promise)
 			if err != nil {
