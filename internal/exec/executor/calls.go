@@ -55,7 +55,7 @@ func (d *dialog) startCall(c *sandbox.GuestCall) error {
 	case p.recorded != nil:
 		d.calls.running.Go(func() {
 			if !d.history.Told(c.ID) {
-				d.sendAnswer(c.ID, p.recorded.Value, p.recorded.Failure)
+				_ = d.sendAnswer(&sandbox.Answer{ID: c.ID, Value: p.recorded.Value, Error: p.recorded.Failure}, true)
 			}
 			d.state.releaseCall(0)
 		})
@@ -64,7 +64,7 @@ func (d *dialog) startCall(c *sandbox.GuestCall) error {
 	turn := d.calls.turns.Join() // here, as turns come in the order in which the program makes its calls
 	d.calls.running.Go(func() {
 		value, failure := d.calls.makeCall(p, turn)
-		d.sendAnswer(c.ID, value, failure)
+		_ = d.sendAnswer(&sandbox.Answer{ID: c.ID, Value: value, Error: failure}, true)
 		d.state.releaseCall(len(value))
 	})
 	return nil
@@ -387,31 +387,26 @@ func (h *history) completeEntry(rec *execution.Call, value json.RawMessage, fail
 	return &out
 }
 
-// sendAnswer sends an answer to the guest. If the guest is gone, the answer is kept only if its
-// session continues.
-func (d *dialog) sendAnswer(id int64, value json.RawMessage, failure *sandbox.GuestError) {
-	a := &sandbox.Answer{ID: id, Value: value, Error: failure}
-	err := d.sendMessage(a, true, true)
-	if err != nil && d.session != "" {
-		d.history.keepLate(a)
-	}
-	if err != nil {
-		d.x.cfg.Log.Debug("answer not sent to the guest", "execution", d.id, "error", err)
-	}
-}
-
-// sendMessage sends an answer. made reports whether it is the outcome of a call that was made.
-func (d *dialog) sendMessage(a *sandbox.Answer, made, wait bool) error {
+// sendAnswer sends an answer to the guest. If it is the outcome of a call that was made, it waits
+// while the guest has much to read, logs an error, and keeps the answer for the next program of the
+// session if the guest is gone.
+func (d *dialog) sendAnswer(a *sandbox.Answer, made bool) error {
 	what := about{at: d.now()}
 	if made {
 		what.call = a.ID
 	}
 	line, err := tool.Marshal(sandbox.HostMessage{Answer: a, At: what.at})
-	if err != nil {
-		return err
+	if err == nil {
+		d.pauses.markActive()
+		err = d.stream.Send(line, what, made)
 	}
-	d.pauses.markActive()
-	return d.stream.Send(line, what, wait)
+	if err != nil && made {
+		d.x.cfg.Log.Debug("answer not sent to the guest", "execution", d.id, "error", err)
+		if d.session != "" {
+			d.history.keepLate(a)
+		}
+	}
+	return err
 }
 
 // releaseCall ends a call whose answer of size bytes has been passed on.
@@ -445,9 +440,9 @@ func (d *dialog) answerNow(p *programCall) error {
 		v, err = d.calls.answerLocally(p)
 	}
 	if err != nil {
-		return d.sendMessage(&sandbox.Answer{ID: p.ID, Error: ownError(err)}, false, false)
+		return d.sendAnswer(&sandbox.Answer{ID: p.ID, Error: ownError(err)}, false)
 	}
-	return d.sendMessage(&sandbox.Answer{ID: p.ID, Value: v}, false, false)
+	return d.sendAnswer(&sandbox.Answer{ID: p.ID, Value: v}, false)
 }
 
 // failedKind is the kind of a ToolError if the tool ran and reported failure. The kinds of package

@@ -155,13 +155,13 @@ func (d *dialog) answerFile(f *sandbox.File) error {
 		return nil
 	}
 	if d.stream.Full() { // the goroutine that reads the guest's messages can't wait for the guest to read
-		return d.sendMessage(&sandbox.Answer{ID: f.ID, Error: ownError(errUnread)}, false, false)
+		return d.sendAnswer(&sandbox.Answer{ID: f.ID, Error: ownError(errUnread)}, false)
 	}
 	v, err := d.files.perform(f)
 	if err != nil {
-		return d.sendMessage(&sandbox.Answer{ID: f.ID, Error: fileError(err)}, false, false)
+		return d.sendAnswer(&sandbox.Answer{ID: f.ID, Error: fileError(err)}, false)
 	}
-	return d.sendMessage(&sandbox.Answer{ID: f.ID, Value: v}, false, false)
+	return d.sendAnswer(&sandbox.Answer{ID: f.ID, Value: v}, false)
 }
 
 // maybeSuspend pauses the program if it only waits, and has done so for long enough.
