@@ -48,6 +48,7 @@ func Doctor(ctx context.Context, c DoctorConfig) []Check {
 	checks = append(checks, checkFolder(ctx, c)...)
 	e := newEngine(c.Engine, c.Log, s)
 	checks = append(checks, checkSandboxes(ctx, drivers, s, e)...)
+	checks = append(checks, checkRunning(ctx, c)...)
 	if c.Probe {
 		checks = append(checks, checkEscapes(ctx, e)...)
 	}

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/config"
 	"github.com/biplane-dev/biplane/internal/exec/executor"
 	"github.com/biplane-dev/biplane/internal/exec/probe"
 	"github.com/biplane-dev/biplane/internal/exec/program"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/child"
+	"github.com/biplane-dev/biplane/internal/serve/local"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -54,6 +56,7 @@ func checkSandbox(ctx context.Context, d driver, s config.Sandbox, e engine, nee
 	for _, m := range c.Missing {
 		checks = append(checks, Check{Part: part, Name: "not armed", Detail: m})
 	}
+	checks = append(checks, checkStarts(part, c)...)
 	x, err := newProbeExecutor(made)
 	if err != nil {
 		return append(checks, Check{Part: part, Name: "probes", Needed: needed, Detail: err.Error()})
@@ -61,6 +64,29 @@ func checkSandbox(ctx context.Context, d driver, s config.Sandbox, e engine, nee
 	defer x.Close()
 	for _, r := range probe.Run(ctx, x, d.tier, c.Runtimes, builtin()[1]) {
 		checks = append(checks, Check{Part: part, Name: r.Name, OK: r.OK, Needed: needed, Detail: r.Detail})
+	}
+	return checks
+}
+
+// checkStarts returns a warning if sandboxes of a kind start slowly.
+func checkStarts(part string, c api.Capability) []Check {
+	if c.Details[sandbox.SlowStart] == "" {
+		return nil
+	}
+	return []Check{{Part: part, Name: sandbox.SlowStart, Detail: c.Details[sandbox.SlowStart]}}
+}
+
+// checkRunning returns warnings about the sandboxes of the process that owns the data folder, if
+// there is one. That it doesn't answer is a result of other checks.
+func checkRunning(ctx context.Context, c DoctorConfig) (checks []Check) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	kinds, err := local.Client(c.DataDir).Sandboxes(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, k := range kinds {
+		checks = append(checks, checkStarts("running sandboxes "+k.Driver, k)...)
 	}
 	return checks
 }

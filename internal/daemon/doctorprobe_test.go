@@ -1,12 +1,15 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/config"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -60,5 +63,25 @@ func TestMissingSandboxes(t *testing.T) {
 				t.Errorf("%d missing kinds are reported with their reason, want %d: %+v", reported, want, checks)
 			}
 		})
+	}
+}
+
+// A slowDriver is a driver whose sandboxes start slowly.
+type slowDriver struct{ sandbox.Driver }
+
+func (slowDriver) Probe(context.Context) (sandbox.Capabilities, error) {
+	return sandbox.Capabilities{Details: map[string]string{sandbox.SlowStart: "no starter works"}}, nil
+}
+
+// TestSlowStarts checks that sandboxes that start slowly are a warning.
+func TestSlowStarts(t *testing.T) {
+	t.Parallel()
+	slow := describeKind(t.Context(), sandbox.Kind{Name: "process", Driver: slowDriver{}})
+	want := []Check{{Part: "sandbox process", Name: "slow start", Detail: "no starter works"}}
+	if got := checkStarts("sandbox process", slow); !slices.Equal(got, want) {
+		t.Errorf("checks %+v, want %+v", got, want)
+	}
+	if got := checkStarts("sandbox process", api.Capability{}); len(got) > 0 {
+		t.Errorf("checks %+v, want none", got)
 	}
 }

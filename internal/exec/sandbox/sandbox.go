@@ -46,6 +46,10 @@ type Capabilities struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
+// SlowStart is the key in Capabilities.Details of why sandboxes start slowly at the moment, if they
+// do.
+const SlowStart = "slow start"
+
 // A Spec configures a sandbox. A zero limit means the driver's default, never "none".
 type Spec struct {
 	Runtime string        // language runtime, one of Capabilities.Runtimes; empty means "js"

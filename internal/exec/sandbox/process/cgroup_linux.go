@@ -69,9 +69,10 @@ func findCgroups() (c cgroups) {
 	return c
 }
 
-// checkWritable returns dir if a group can be created in it.
+// checkWritable returns dir if a group can be created in it. If this process is killed before it
+// removes the group, removeLeftovers of another one does so.
 func checkWritable(dir string) string {
-	probe, err := os.MkdirTemp(dir, "biplane-probe-")
+	probe, err := os.MkdirTemp(dir, groupName("probe"))
 	if err != nil {
 		return ""
 	}
@@ -333,7 +334,7 @@ func (g *group) removeGroup() error {
 	return errors.Join(errs...)
 }
 
-// groupName returns the name of the n-th group of this process.
+// groupName returns the name of a group of this process.
 func groupName(random string) string { return fmt.Sprintf("%s%d-%s", groupPrefix, os.Getpid(), random) }
 
 const groupPrefix = "biplane-"

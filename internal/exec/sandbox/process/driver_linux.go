@@ -30,11 +30,12 @@ const startTime = time.Minute
 
 // A Driver creates sandboxes. It is safe for concurrent use.
 type Driver struct {
-	cfg    Config
-	build  string // identity of the guests: no other process can continue them
-	groups sharedGroups
-	small  smallProgram
-	probe  probe
+	cfg      Config
+	build    string // identity of the guests: no other process can continue them
+	groups   sharedGroups
+	small    smallProgram
+	starters starters
+	probe    probe
 
 	closing context.Context // done when Close begins
 	cancel  context.CancelCauseFunc
@@ -82,7 +83,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	d.probe.mu.Lock()
 	defer d.probe.mu.Unlock()
 	if d.probe.caps != nil {
-		return *d.probe.caps, nil
+		return d.addFailure(*d.probe.caps), nil
 	}
 	c := sandbox.Capabilities{Driver: "process", Tier: tool.Process, Engines: map[string]string{},
 		Builds: map[string]string{}, Details: map[string]string{}, Modules: map[string][]string{},
@@ -116,7 +117,16 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	}
 	c.Missing = d.ListMissing()
 	d.probe.caps = &c
-	return c, nil
+	return d.addFailure(c), nil
+}
+
+// addFailure adds to the capabilities why sandboxes start slowly, if they do.
+func (d *Driver) addFailure(c sandbox.Capabilities) sandbox.Capabilities {
+	if why := d.starters.describeFailure(); why != "" {
+		c.Details = maps.Clone(c.Details)
+		c.Details[sandbox.SlowStart] = why
+	}
+	return c
 }
 
 // probeRuntime starts a sandbox with a runtime, and returns what only that can do.
@@ -342,19 +352,17 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, errSlowStart)
 	defer cancel()
-	started, err := d.enterBox(ctx, b, s, d.small.failed.Load() < maxFailed)
+	started, err := d.enterBox(ctx, b, s, true)
 	switch {
 	case !started || err != nil && (ctx.Err() != nil || d.closing.Err() != nil):
 		return err
 	case err == nil:
-		d.small.failed.Store(0)
+		d.starters.noteSuccess(d.cfg.Log)
 		return nil
 	}
 	failed := err
-	d.small.forgetStarter()
 	if _, err = d.enterBox(ctx, b, s, false); err == nil { // else the program has reported why
-		d.small.failed.Add(1)
-		d.cfg.Log.Info("a sandbox started slowly: its starter failed", "error", failed)
+		d.starters.noteFailure(failed, d.cfg.Log)
 	}
 	return err
 }
@@ -378,7 +386,7 @@ func (d *Driver) enterBox(ctx context.Context, b *box, s entry.Setup, quick bool
 		return false, err
 	}
 	if quick && s.AgentFD != 0 {
-		switch f, err := d.small.openStarter(&s, h); {
+		switch f, err := d.starters.openStarter(&s, h); {
 		case err != nil:
 			return true, err
 		case f != nil:

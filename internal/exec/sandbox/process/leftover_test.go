@@ -15,10 +15,12 @@ import (
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/sandboxtest"
+	"github.com/biplane-dev/biplane/internal/exec/sandbox/service"
 )
 
 // TestLeftovers creates and closes BIPLANE_SOAK sandboxes (default 24) by four goroutines. Each has
-// run a program that leaves processes, files and open descriptors. Nothing of them may be left.
+// run a program that leaves processes, files and open descriptors, or is a machine with such
+// commands. Nothing of them may be left.
 func TestLeftovers(t *testing.T) {
 	n := 24
 	if s := os.Getenv("BIPLANE_SOAK"); s != "" {
@@ -48,7 +50,11 @@ open("/tmp/f", "w").write("x")`},
 	for range 4 {
 		workers.Go(func() {
 			for i := range next {
-				p := programs[i%len(programs)]
+				if i%(len(programs)+1) == len(programs) {
+					useMachine(t, d)
+					continue
+				}
+				p := programs[i%(len(programs)+1)]
 				spec := sandbox.Spec{Runtime: p.runtime}
 				if o := sandboxtest.Exec(t.Context(), t, d, spec, p.code, sandboxtest.Host{}); !o.Done {
 					t.Errorf("program %d: %v, want it done", i, o)
@@ -67,6 +73,33 @@ open("/tmp/f", "w").write("x")`},
 	}
 	for k, v := range left {
 		t.Errorf("left over: %s %s", k, v)
+	}
+}
+
+// useMachine starts and closes a machine, in which processes, files and descriptors are left.
+func useMachine(t *testing.T, d *process.Driver) {
+	folder, err := os.MkdirTemp("", "machine-")
+	if err != nil {
+		t.Errorf("os.MkdirTemp: %v", err)
+		return
+	}
+	defer os.RemoveAll(folder)
+	m, err := d.CreateMachine(t.Context(), sandbox.MachineSpec{Folder: folder})
+	if err != nil {
+		t.Errorf("CreateMachine: %v", err)
+		return
+	}
+	for _, q := range []service.Request{
+		{Op: service.OpStart, Command: []string{"sh", "-c", "mkfifo /tmp/p; exec 5<>/tmp/p; sleep 1000 & cat <&5"}},
+		{Op: service.OpRun, Command: []string{"sh", "-c",
+			"setsid sleep 1000 >&- 2>&- & echo x > file; mkdir -p /dev/shm/a"}},
+	} {
+		if _, err := service.AskAgent(t.Context(), m, &q); err != nil {
+			t.Errorf("%s: %v", q.Op, err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Errorf("Close: %v", err)
 	}
 }
 
@@ -105,7 +138,7 @@ func listOwned(t *testing.T) map[string]string {
 		t.Fatalf("read the mounts: %v", err)
 	}
 	out["mounts "+string(mounts)] = "see its name"
-	temporary, err := filepath.Glob(filepath.Join(os.TempDir(), "biplane*"))
+	temporary, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
 	if err != nil {
 		t.Fatalf("filepath.Glob: %v", err)
 	}

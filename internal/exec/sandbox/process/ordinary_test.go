@@ -24,7 +24,7 @@ import (
 
 // ordinaryTests are the tests that an ordinary user's sandboxes must pass, too.
 const ordinaryTests = "^(TestEnds|TestEscapes|TestMachineShowsNothingOfTheHost|TestLeftovers|TestKilledGateway|" +
-	"TestShellValues|TestFreeze|TestImageAboveHost|TestStarterSandbox|TestStarterFails)$"
+	"TestShellValues|TestFreeze|TestImageAboveHost|TestStarterSandbox|TestStarterFails|TestStarterRecovers)$"
 
 // TestOrdinaryUser runs tests of this package as a user without any rights.
 func TestOrdinaryUser(t *testing.T) {

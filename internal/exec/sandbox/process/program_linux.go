@@ -1,7 +1,6 @@
 package process
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -64,80 +62,6 @@ func packFiles(name string, files map[string][]byte) (*os.File, error) {
 type smallProgram struct {
 	once sync.Once
 	file *os.File
-	// failed counts in a row how often a starter (entry.RecordStarter) failed, and the program
-	// didn't.
-	failed atomic.Int32
-
-	mu      sync.Mutex
-	starter []byte // the last one
-	madeFor string // its setup, and the state of the host's folders
-}
-
-// maxFailed is the number of failures after which no further starter is tried.
-const maxFailed = 3
-
-// openStarter returns a starter for a setup, or nil if the program must enter that sandbox. The
-// caller adds it to the files of h, as the last of them.
-func (p *smallProgram) openStarter(s *entry.Setup, h *handover) (*os.File, error) {
-	content, err := p.recordStarter(*s, entry.SocketFD+len(h.files)+2)
-	if content == nil || err != nil {
-		return nil, err
-	}
-	f, err := memfile.CreateFile("biplane-start")
-	if err != nil {
-		return nil, err
-	}
-	if _, err := f.WriteAt(content, 0); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// recordStarter returns the last starter if it was made for the same setup, and the host's folders
-// that are looked at have not changed. Otherwise it returns a new one.
-func (p *smallProgram) recordStarter(s entry.Setup, first int) ([]byte, error) {
-	key, err := describeEntry(s, first)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	last, madeFor := p.starter, p.madeFor
-	p.mu.Unlock()
-	if madeFor == key {
-		return last, nil
-	}
-	content, err := entry.RecordStarter(s, first)
-	if content == nil || err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	p.starter, p.madeFor = content, key
-	p.mu.Unlock()
-	return content, nil
-}
-
-// forgetStarter makes the next sandbox have a new starter.
-func (p *smallProgram) forgetStarter() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.starter, p.madeFor = nil, ""
-}
-
-// describeEntry returns a text that differs if another starter is needed. The path of a mount of
-// its own isn't needed.
-func describeEntry(s entry.Setup, first int) (string, error) {
-	var root, etc unix.Stat_t
-	if err := errors.Join(unix.Stat("/", &root), unix.Stat("/etc", &etc)); err != nil {
-		return "", err
-	}
-	s.Mounts = slices.Clone(s.Mounts)
-	for i := range s.Mounts {
-		if s.Mounts[i].Mount {
-			s.Mounts[i].Path = ""
-		}
-	}
-	line, err := json.Marshal(s)
-	return fmt.Sprint(first, root.Ino, root.Mtim, root.Ctim, etc.Ino, etc.Mtim, etc.Ctim, string(line)), err
 }
 
 // openFile returns the file, or nil if this whole program must enter sandboxes: it was built

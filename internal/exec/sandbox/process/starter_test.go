@@ -4,12 +4,17 @@ package process
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/process/entry"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/service"
@@ -36,12 +41,12 @@ func (o *outputText) AcceptOutput(_ context.Context, _ bool, p []byte) error {
 func TestStarterSandbox(t *testing.T) {
 	var shown [2]string
 	folder := t.TempDir()
-	for i, failed := range []int32{0, maxFailed} {
+	for i, failed := range []int{0, maxFailed} {
 		d, err := New(Config{})
 		if err != nil {
 			t.Fatalf("New: %v", err)
 		}
-		d.small.failed.Store(failed)
+		d.starters.failed, d.starters.next = failed, time.Now().Add(time.Hour)
 		m, err := d.CreateMachine(t.Context(), sandbox.MachineSpec{Folder: folder})
 		if err != nil {
 			t.Fatalf("CreateMachine: %v", err)
@@ -54,8 +59,8 @@ func TestStarterSandbox(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
-		if d.small.failed.Load() != failed {
-			t.Error("the starter failed")
+		if d.starters.failed != failed {
+			t.Errorf("%d starters failed, want %d", d.starters.failed, failed)
 		}
 		// Names and numbers differ: of control groups, devices, pipes, processes.
 		shown[i] = regexp.MustCompile(`biplane-\d+-\w+|\b0:\d+\b|\[\d+\]|/proc/\d+|\d\d?:\d\d`).
@@ -85,7 +90,7 @@ func TestStarterFails(t *testing.T) {
 
 // TestStarterKept checks that a starter is made once for equal setups.
 func TestStarterKept(t *testing.T) {
-	var p smallProgram
+	var p starters
 	folder := func(path string, isMount bool) []entry.Mounted {
 		return []entry.Mounted{{Shared: entry.Shared{FD: 5, Path: path, Mount: isMount}, Target: "/workspace"}}
 	}
@@ -102,7 +107,7 @@ func TestStarterKept(t *testing.T) {
 		{"another mount", func() { s.Mounts = folder("/other", true) }, true},
 		{"another folder", func() { s.Mounts = folder("/other", false) }, false},
 		{"another limit", func() { s.Disk++ }, false},
-		{"after a failure", p.forgetStarter, false},
+		{"after a failure", func() { p.noteFailure(io.EOF, slog.New(slog.DiscardHandler)) }, false},
 	} {
 		c.to()
 		b, err := p.recordStarter(s, 8)
@@ -113,5 +118,94 @@ func TestStarterKept(t *testing.T) {
 			t.Errorf("%s: it is the last starter: %t, want %t", c.name, again, c.again)
 		}
 		last = b
+	}
+}
+
+// TestStarterRecovers checks that a starter is tried again after a while, if the failures pass.
+func TestStarterRecovers(t *testing.T) {
+	newBox(t, "bash") // or skips the test
+	var logged strings.Builder
+	d, err := New(Config{Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	defer d.Close()
+	clock := wallclock.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	d.starters.clock = clock
+	folder := t.TempDir()
+	start := func() {
+		t.Helper()
+		m, err := d.CreateMachine(t.Context(), sandbox.MachineSpec{Folder: folder})
+		if err != nil {
+			t.Fatalf("CreateMachine: %v", err)
+		}
+		if err := m.Close(); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+	}
+	start()
+	good, madeFor := d.starters.last, d.starters.madeFor
+	if d.starters.failed > 0 || len(good) == 0 {
+		t.Fatalf("without a fault, %d starters failed", d.starters.failed)
+	}
+	bad := slices.Clone(good)
+	bad[2*4096]++ // the number of its first call
+	for _, c := range []struct {
+		name    string
+		starter []byte
+		after   time.Duration
+		failed  int
+		reports string
+	}{
+		{"one failure", bad, 0, 1, ""},
+		{"a success", good, 0, 0, ""},
+		{"a failure", bad, 0, 1, ""},
+		{"two in a row", bad, 0, 2, ""},
+		{"three in a row", bad, 0, 3, "3 starters failed in a row, and the next is tried at 2030-01-01T00:01:00Z"},
+		{"at once", bad, 0, 3, "3 starters"},
+		{"after a minute", bad, time.Minute, 4, "4 starters failed in a row, and the next is tried at " +
+			"2030-01-01T00:03"},
+		{"a minute later", bad, time.Minute, 4, "4 starters"},
+		{"when the fault has passed", good, time.Minute, 0, ""},
+		{"again", good, 0, 0, ""},
+	} {
+		clock.Advance(c.after)
+		d.starters.last, d.starters.madeFor = c.starter, madeFor
+		start()
+		why := d.addFailure(sandbox.Capabilities{Details: map[string]string{}}).Details[sandbox.SlowStart]
+		if d.starters.failed != c.failed || !strings.Contains(why, c.reports) || c.reports == "" && why != "" {
+			t.Fatalf("%s: %d failures, reported %q, want %d, %q", c.name, d.starters.failed, why, c.failed, c.reports)
+		}
+	}
+	for _, text := range []string{"sandboxes start slowly", "retry=2030-01-01T00:03", "sandboxes start fast again"} {
+		if !strings.Contains(logged.String(), text) {
+			t.Errorf("the log has no %q:\n%s", text, &logged)
+		}
+	}
+}
+
+// TestStarterPause checks how long no starter is tried, and that only one sandbox tries the next.
+func TestStarterPause(t *testing.T) {
+	p := starters{clock: wallclock.At(time.Now())}
+	var pauses []time.Duration
+	for range 10 {
+		p.noteFailure(io.EOF, slog.New(slog.DiscardHandler))
+		if p.failed < maxFailed {
+			if !p.mayTry() {
+				t.Errorf("after %d failures, none is tried", p.failed)
+			}
+			continue
+		}
+		pause := p.next.Sub(p.clock.Now())
+		p.clock.Advance(pause - 1)
+		early := p.mayTry()
+		p.clock.Advance(1)
+		if first, second := p.mayTry(), p.mayTry(); early || !first || second {
+			t.Errorf("after a pause of %s: %t, %t, %t, want one to be tried at its end", pause, early, first, second)
+		}
+		pauses = append(pauses, pause/time.Minute)
+	}
+	if want := []time.Duration{1, 2, 4, 8, 16, 32, 60, 60}; !slices.Equal(pauses, want) {
+		t.Errorf("pauses of %d minutes, want %d", pauses, want)
 	}
 }
