@@ -3,7 +3,6 @@ package owned
 import (
 	"context"
 
-	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -60,11 +59,4 @@ func (s *Sandboxes) UseFrozen(ctx context.Context, p tool.Principal, name string
 		defer s.thawBox(b, m)
 	}
 	return use(frozen)
-}
-
-// thawBox thaws the processes of a sandbox. Its turn is held.
-func (s *Sandboxes) thawBox(b *box, m sandbox.Machine) {
-	if err := m.ThawGuest(); err != nil {
-		s.dropMachine(b, m, tool.AsError(err).Msg)
-	}
 }

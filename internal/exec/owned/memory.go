@@ -11,33 +11,37 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
+// MemoryReserve is how much memory of the host must be left. Otherwise sandboxes in standby lose
+// theirs.
+const MemoryReserve = 512 << 20
+
 // relieveMemory reclaims memory of frozen sandboxes while it is scarce, and then ends them. The one
 // that was unused for longest is first.
-func (s *Sandboxes) relieveMemory() {
+func (ms *machines) relieveMemory() {
 	for _, shrink := range []bool{true, false} {
-		for _, b := range s.listFrozen() {
-			if !s.isScarce() {
+		for _, b := range ms.listFrozen() {
+			if !ms.isScarce() {
 				return
 			}
-			s.mu.Lock()
+			ms.mu.Lock()
 			shrunk := b.shrunk
-			s.mu.Unlock()
+			ms.mu.Unlock()
 			switch {
 			case shrink && !shrunk:
-				s.shrinkBox(b)
+				ms.shrinkBox(b)
 			case !shrink:
-				s.stopBox(b, fmt.Sprintf("memory was scarce (sandboxes in standby use at most %s, and %s of the "+
-					"host's memory stay free)", text.Size(s.cfg.Limits.TotalMemory), text.Size(MemoryReserve)))
+				ms.stopBox(b, fmt.Sprintf("memory was scarce (sandboxes in standby use at most %s, and %s of the "+
+					"host's memory stay free)", text.Size(ms.cfg.Limits.TotalMemory), text.Size(MemoryReserve)))
 			}
 		}
 	}
 }
 
 // listFrozen returns the frozen sandboxes, the one that was unused for longest first.
-func (s *Sandboxes) listFrozen() (out []*box) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range s.by {
+func (ms *machines) listFrozen() (out []*box) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	for _, b := range ms.by {
 		if b.frozen && b.users == 0 {
 			out = append(out, b)
 		}
@@ -47,17 +51,17 @@ func (s *Sandboxes) listFrozen() (out []*box) {
 }
 
 // isScarce reports whether sandboxes in standby use too much memory.
-func (s *Sandboxes) isScarce() bool {
+func (ms *machines) isScarce() bool {
 	var used int64
-	for _, b := range s.listFrozen() {
-		s.mu.Lock()
+	for _, b := range ms.listFrozen() {
+		ms.mu.Lock()
 		m := b.machine
-		s.mu.Unlock()
+		ms.mu.Unlock()
 		if m != nil {
 			used += m.UsedMemory()
 		}
 	}
-	return IsScarce(s.cfg.Host, used, s.cfg.Limits.TotalMemory)
+	return IsScarce(ms.cfg.Host, used, ms.cfg.Limits.TotalMemory)
 }
 
 // IsScarce reports whether sandboxes in standby, which use some memory, should use less: more than

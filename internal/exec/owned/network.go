@@ -12,10 +12,10 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// An egressState is the state of a sandbox's network. Sandboxes.mu guards it.
+// An egressState is the state of a sandbox's network. boxes.mu guards it.
 type egressState struct {
 	user    tool.Principal   // who used the sandbox last: connections are made on their behalf
-	traffic *traffic.Traffic // see Sandboxes.trafficOf
+	traffic *traffic.Traffic // see machines.trafficOf
 	notes   []string         // for who uses it next
 }
 
@@ -26,20 +26,20 @@ const (
 )
 
 // addNetwork adds the network of a sandbox that has one.
-func (s *Sandboxes) addNetwork(b *box, spec *sandbox.MachineSpec) {
-	if t := s.trafficOf(b); t != nil {
-		spec.Network, spec.Traffic = s.cfg.Egress.Network, t
+func (ms *machines) addNetwork(b *box, spec *sandbox.MachineSpec) {
+	if t := ms.trafficOf(b); t != nil {
+		spec.Network, spec.Traffic = ms.cfg.Egress.Network, t
 	}
 }
 
 // trafficOf returns what decides on a sandbox's connections, however often its processes are
 // started; nil: it has no network.
-func (s *Sandboxes) trafficOf(b *box) *traffic.Traffic {
-	e := s.cfg.Egress
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (ms *machines) trafficOf(b *box) *traffic.Traffic {
+	e := ms.cfg.Egress
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
 	if b.egress.traffic == nil && b.rec.Network && e.Network != nil {
-		b.egress.traffic = traffic.NewTraffic(traffic.Config{Owner: tenant{s, b}, Hosts: e.Hosts, Door: e.Door,
+		b.egress.traffic = traffic.NewTraffic(traffic.Config{Owner: tenant{&ms.boxes, b}, Hosts: e.Hosts, Door: e.Door,
 			Name: b.rec.ID + "." + strings.ToLower(rand.Text()[:8])})
 	}
 	return b.egress.traffic
@@ -47,17 +47,17 @@ func (s *Sandboxes) trafficOf(b *box) *traffic.Traffic {
 
 // bringLabels adds labels to a sandbox. Its connections under way are decided on again if there are
 // more than before.
-func (s *Sandboxes) bringLabels(ctx context.Context, b *box, labels []string) error {
-	if t := s.trafficOf(b); t != nil {
+func (ms *machines) bringLabels(ctx context.Context, b *box, labels []string) error {
+	if t := ms.trafficOf(b); t != nil {
 		return t.AddLabels(ctx, labels)
 	}
-	_, err := s.keepLabels(ctx, b, labels)
+	_, err := ms.keepLabels(ctx, b, labels)
 	return err
 }
 
 // A tenant is a sandbox as the owner of its connections. It is a traffic.Owner.
 type tenant struct {
-	all *Sandboxes
+	all *boxes
 	box *box
 }
 
@@ -82,13 +82,4 @@ func (t tenant) AddNote(line string) {
 	if n := &t.box.egress.notes; len(*n) < maxNotes && !slices.Contains(*n, line) {
 		*n = append(*n, line)
 	}
-}
-
-// takeNotes returns the notes that were added since the last answer.
-func (h *hold) takeNotes() []string {
-	h.all.mu.Lock()
-	defer h.all.mu.Unlock()
-	notes := h.egress.notes
-	h.egress.notes = nil
-	return notes
 }

@@ -9,7 +9,7 @@ import (
 
 // TestOneTraffic checks that labels reach the connections of processes that are started meanwhile.
 func TestOneTraffic(t *testing.T) {
-	s := &Sandboxes{cfg: Config{Egress: Egress{Network: network.NewNetwork(network.Config{})}}}
+	s := &machines{boxes: boxes{cfg: Config{Egress: Egress{Network: network.NewNetwork(network.Config{})}}}}
 	b := &box{rec: Record{Network: true}}
 	brought := s.trafficOf(b) // by bringLabels
 	for range 2 {

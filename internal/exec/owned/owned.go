@@ -14,10 +14,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
@@ -69,30 +67,6 @@ func setDefault[T int | int64 | time.Duration](v *T, def T) {
 	}
 }
 
-// A Record is the stored form of a sandbox.
-type Record struct {
-	ID      string        `json:"id"`
-	Owner   string        `json:"owner"` // ID of the principal
-	Name    string        `json:"name,omitempty"`
-	Image   string        `json:"image,omitempty"`
-	Memory  int64         `json:"memory"` // limit, in bytes
-	Created time.Time     `json:"created"`
-	Used    time.Time     `json:"used"`
-	Expires time.Time     `json:"expires,omitzero"`  // when it is removed in any case; zero: never
-	Idle    time.Duration `json:"idle,omitempty"`    // unused for this time, it is removed; 0: Limits.Unused
-	Standby time.Duration `json:"standby,omitempty"` // instead of Limits.Standby; negative: never
-	Network bool          `json:"network,omitempty"` // it reaches the hosts that policy permits
-	// Labels are the labels of the data that its callers had read, sorted.
-	Labels []string `json:"labels,omitempty"`
-}
-
-// A Store stores records.
-type Store interface {
-	LoadSandboxes(ctx context.Context) ([]Record, error)
-	SaveSandbox(ctx context.Context, r *Record) error
-	DropSandbox(ctx context.Context, id string) error
-}
-
 // A Host is the system that sandboxes run on.
 type Host interface {
 	// AvailableMemory returns the memory that is left, in bytes.
@@ -123,16 +97,11 @@ type Config struct {
 	MeasureEach time.Duration
 }
 
-// Sandboxes are the sandboxes of all principals. They are safe for concurrent use.
+// Sandboxes are the sandboxes of all principals: their operations, and the keeper that puts idle
+// ones on standby. They are safe for concurrent use.
 type Sandboxes struct {
-	cfg  Config
+	machines
 	kick chan struct{} // has an element when a deadline may have become earlier
-
-	mu     sync.Mutex
-	loaded bool
-	by     map[string]*box // by ID
-	closed bool
-	guards sync.WaitGroup // of the files of running sandboxes
 }
 
 // NewSandboxes returns Sandboxes. It reads and starts nothing.
@@ -142,29 +111,8 @@ func NewSandboxes(cfg Config) *Sandboxes {
 		cfg.Host = system{}
 	}
 	setDefault(&cfg.MeasureEach, 2*time.Second)
-	return &Sandboxes{cfg: cfg, by: map[string]*box{}, kick: make(chan struct{}, 1)}
-}
-
-// loadRecords reads the records once. s.mu is held.
-func (s *Sandboxes) loadRecords(ctx context.Context) error {
-	if s.loaded {
-		return nil
-	}
-	all, err := s.cfg.Store.LoadSandboxes(ctx)
-	if err != nil {
-		return err
-	}
-	for _, r := range all {
-		s.by[r.ID] = newBox(r)
-		if !r.Used.Equal(r.Created) {
-			continue
-		}
-		if err := os.MkdirAll(s.folderOf(r.ID), 0o700); err != nil { // this process died when it created it
-			s.cfg.Log.Warn("folder of a sandbox not created", "sandbox", r.ID, "error", err)
-		}
-	}
-	s.loaded = true
-	return nil
+	return &Sandboxes{machines: machines{boxes: boxes{cfg: cfg, by: map[string]*box{}}},
+		kick: make(chan struct{}, 1)}
 }
 
 // A Request asks for a new sandbox. Zero fields mean the defaults.
@@ -246,59 +194,6 @@ func (s *Sandboxes) CreateSandbox(ctx context.Context, p tool.Principal, labels 
 	}
 	s.wakeKeeper()
 	return s.describeBox(b), nil
-}
-
-// addBox adds a sandbox if the limits have room for it.
-func (s *Sandboxes) addBox(ctx context.Context, b *box) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.loadRecords(ctx); err != nil {
-		return err
-	}
-	own := 0
-	for _, o := range s.by {
-		if o.rec.Owner != b.rec.Owner {
-			continue
-		}
-		if own++; b.rec.Name != "" && o.rec.Name == b.rec.Name {
-			return tool.Errorf(tool.Conflict, "you have a sandbox %q already: use it, or end it", b.rec.Name)
-		}
-	}
-	switch l := s.cfg.Limits; {
-	case s.closed:
-		return errClosed
-	case own >= l.Each:
-		return tool.Errorf(tool.Limit, "you have %s, and may have no more (sandboxes.each): end one",
-			text.Count(own, "sandbox"))
-	case len(s.by) >= l.Count:
-		return tool.Errorf(tool.Limit, "there are %s, and may be no more (sandboxes.count)",
-			text.Count(len(s.by), "sandbox"))
-	}
-	s.by[b.rec.ID] = b
-	return nil
-}
-
-var errClosed = tool.Errorf(tool.Unavailable, "biplane is stopping: try again when it is back")
-
-// folderOf returns the folder of a sandbox's files.
-func (s *Sandboxes) folderOf(id string) string { return filepath.Join(s.cfg.Dir, id) }
-
-// findBox returns a principal's sandbox by ID or name. s.mu is held.
-func (s *Sandboxes) findBox(ctx context.Context, p tool.Principal, name string) (*box, error) {
-	if err := s.loadRecords(ctx); err != nil {
-		return nil, err
-	}
-	if b := s.by[name]; b != nil && b.rec.Owner == p.ID {
-		return b, nil
-	}
-	for _, b := range s.by {
-		if b.rec.Owner == p.ID && b.rec.Name == name && name != "" {
-			return b, nil
-		}
-	}
-	// Others' sandboxes get the same answer, so that no one can find IDs by trying.
-	return nil, tool.Errorf(tool.NotFound, "you have no sandbox %q: create one, or list yours",
-		text.Clip(name, 80))
 }
 
 // ListSandboxes returns a principal's sandboxes, the oldest first.

@@ -62,22 +62,22 @@ func MeasureFolder(dir string, disk int64, files int) (bytes int64, count int, e
 
 // measureBox measures a sandbox's files, also removed files that a process still has open. It
 // returns an error if they exceed a limit.
-func (s *Sandboxes) measureBox(b *box) error {
-	l := s.cfg.Limits
-	bytes, files, err := MeasureFolder(s.folderOf(b.rec.ID), l.Disk, l.Files)
+func (ms *machines) measureBox(b *box) error {
+	l := ms.cfg.Limits
+	bytes, files, err := MeasureFolder(ms.folderOf(b.rec.ID), l.Disk, l.Files)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
+	ms.mu.Lock()
 	m := b.machine
-	s.mu.Unlock()
+	ms.mu.Unlock()
 	if m != nil {
 		bytes += m.RemovedBytes()
 	}
 	u := usage{bytes, files}
-	s.mu.Lock()
+	ms.mu.Lock()
 	b.used = u
-	s.mu.Unlock()
+	ms.mu.Unlock()
 	if u.exceedsLimits(l.Disk, l.Files) {
 		return tool.Errorf(tool.Limit, "the sandbox's files exceed %s or %s (sandboxes.disk, sandboxes.files): remove "+
 			"some", text.Size(l.Disk), text.Count(l.Files, "file"))
@@ -87,8 +87,8 @@ func (s *Sandboxes) measureBox(b *box) error {
 
 // guardFiles measures the files of a sandbox while its processes run, also those in the background.
 // If the files exceed a limit, it ends the processes. It returns when they have ended.
-func (s *Sandboxes) guardFiles(b *box, m sandbox.Machine) {
-	wait, spared := s.cfg.MeasureEach, 0
+func (ms *machines) guardFiles(b *box, m sandbox.Machine) {
+	wait, spared := ms.cfg.MeasureEach, 0
 	for {
 		timer := time.NewTimer(wait)
 		select {
@@ -97,9 +97,9 @@ func (s *Sandboxes) guardFiles(b *box, m sandbox.Machine) {
 			timer.Stop()
 			return
 		}
-		s.mu.Lock()
+		ms.mu.Lock()
 		frozen, removes := b.frozen, b.removes > 0
-		s.mu.Unlock()
+		ms.mu.Unlock()
 		switch {
 		case frozen:
 			continue
@@ -109,11 +109,11 @@ func (s *Sandboxes) guardFiles(b *box, m sandbox.Machine) {
 		}
 		spared = 0
 		began := time.Now()
-		if err := s.measureBox(b); err != nil && tool.AsError(err).Kind == tool.Limit {
-			s.dropMachine(b, m, "its files exceeded a limit: "+tool.AsError(err).Msg)
+		if err := ms.measureBox(b); err != nil && tool.AsError(err).Kind == tool.Limit {
+			ms.dropMachine(b, m, "its files exceeded a limit: "+tool.AsError(err).Msg)
 			return
 		}
-		wait = max(s.cfg.MeasureEach, 10*time.Since(began))
+		wait = max(ms.cfg.MeasureEach, 10*time.Since(began))
 	}
 }
 
