@@ -30,11 +30,9 @@ const MaxParsed = 128 << 10
 // invalid arguments, and results used without await. It reports nothing that is uncertain. Names
 // that the program declares or assigns are ignored, and so are errors that a catch may handle.
 type checker struct {
-	index    *Index
+	results
 	origin   Origin
-	assigned map[string]bool      // names that are assigned anywhere
 	spaces   map[string]*spaceUse // uses of unknown namespaces
-	aliases  map[string]meaning   // names in the style of other systems already looked up
 	tolerant bool                 // inside a try with a catch, or similar
 	dynamic  bool                 // the program contains a with statement
 	async    bool                 // inside a function that can use await
@@ -43,7 +41,6 @@ type checker struct {
 	found    []Problem
 	notes    []string
 	attempts []string // paths that the program calls and that are not tools
-	reads    reads
 }
 
 // A spaceUse records how a program uses a name that is neither declared nor a namespace.
@@ -145,9 +142,10 @@ func (x *Index) walk(code Code) *checker {
 	if code.Tree == nil {
 		return nil
 	}
-	c := &checker{index: x, origin: code.Origin, assigned: code.Assigned, spaces: map[string]*spaceUse{},
-		aliases: map[string]meaning{}, reads: reads{tested: map[string]bool{}, open: map[string]bool{},
-			callbacks: map[*ast.ParameterList]callback{}}}
+	c := &checker{origin: code.Origin, spaces: map[string]*spaceUse{},
+		results: results{names: names{index: x, assigned: code.Assigned, aliases: map[string]meaning{}},
+			reads: reads{tested: map[string]bool{}, open: map[string]bool{},
+				callbacks: map[*ast.ParameterList]callback{}}}}
 	outside := newScope(nil)
 	for _, name := range code.Declared {
 		outside.add(name)

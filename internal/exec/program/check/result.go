@@ -40,7 +40,14 @@ func (p resultPath) encodeKey(steps int) string {
 
 func (p resultPath) addStep(name string) resultPath { return resultPath{p.tool, with(p.steps, name)} }
 
-// reads collects the reads of fields of results.
+// results follows the results of tool calls through a program, and collects the reads of their
+// fields.
+type results struct {
+	names
+	reads reads
+}
+
+// reads are the reads of fields of results.
 type reads struct {
 	list    []read
 	tested  map[string]bool // parts that the program tests or sets
@@ -125,8 +132,8 @@ func (s *scope) bindItems(target ast.Expression, array ast.Expression, outer *sc
 
 // bindCallback declares the parameters of a function that is called with the items of a part of a
 // result, and records what their patterns read.
-func (c *checker) bindCallback(params *ast.ParameterList, s, outer *scope) (test bool) {
-	f, ok := c.reads.callbacks[params]
+func (rs *results) bindCallback(params *ast.ParameterList, s, outer *scope) (test bool) {
+	f, ok := rs.reads.callbacks[params]
 	if !ok {
 		return false
 	}
@@ -135,8 +142,8 @@ func (c *checker) bindCallback(params *ast.ParameterList, s, outer *scope) (test
 			continue
 		}
 		s.bindItems(params.List[i].Target, f.array, outer, true)
-		if p, ok := c.itemOf(f.array, outer, 0); ok {
-			c.readPattern(params.List[i].Target, p)
+		if p, ok := rs.itemOf(f.array, outer, 0); ok {
+			rs.readPattern(params.List[i].Target, p)
 		}
 	}
 	return f.test
@@ -144,113 +151,113 @@ func (c *checker) bindCallback(params *ast.ParameterList, s, outer *scope) (test
 
 // readField records that a program reads a field of left. An empty name means that the name is
 // unknown.
-func (c *checker) readField(left ast.Expression, name string, at int, s *scope) {
+func (rs *results) readField(left ast.Expression, name string, at int, s *scope) {
 	if name == "" || inherited[name] && name != "name" && name != "length" && name != "arguments" {
 		return
 	}
-	if p, ok := c.resultOf(left, s, 0); ok {
-		c.recordRead(p.addStep(name), at)
+	if p, ok := rs.resultOf(left, s, 0); ok {
+		rs.recordRead(p.addStep(name), at)
 	}
 }
 
-func (c *checker) recordRead(p resultPath, at int) {
+func (rs *results) recordRead(p resultPath, at int) {
 	switch {
-	case c.reads.guarded:
-		c.reads.tested[p.encodeKey(len(p.steps))] = true
-	case len(c.reads.list) < maxReads:
-		c.reads.list = append(c.reads.list, read{at, p})
+	case rs.reads.guarded:
+		rs.reads.tested[p.encodeKey(len(p.steps))] = true
+	case len(rs.reads.list) < maxReads:
+		rs.reads.list = append(rs.reads.list, read{at, p})
 	}
 }
 
 // openResult records that a value may have other fields than its tool returned, because the program
 // passes it to something that may test or change it.
-func (c *checker) openResult(e ast.Expression, s *scope) {
-	if p, ok := c.resultOf(e, s, 0); ok {
-		c.reads.open[p.encodeKey(len(p.steps))] = true
+func (rs *results) openResult(e ast.Expression, s *scope) {
+	if p, ok := rs.resultOf(e, s, 0); ok {
+		rs.reads.open[p.encodeKey(len(p.steps))] = true
 		return
 	}
 	switch e := e.(type) {
 	case *ast.ArrayLiteral:
 		for _, x := range e.Value {
-			c.openResult(x, s)
+			rs.openResult(x, s)
 		}
 	case *ast.SpreadElement:
-		c.openResult(e.Expression, s)
+		rs.openResult(e.Expression, s)
 	case *ast.ObjectLiteral:
 		for _, p := range e.Value {
 			switch p := p.(type) {
 			case *ast.PropertyShort:
-				c.openResult(&p.Name, s)
+				rs.openResult(&p.Name, s)
 			case *ast.PropertyKeyed:
-				c.openResult(p.Value, s)
+				rs.openResult(p.Value, s)
 			}
 		}
 	case *ast.ConditionalExpression:
-		c.openResult(e.Consequent, s)
-		c.openResult(e.Alternate, s)
+		rs.openResult(e.Consequent, s)
+		rs.openResult(e.Alternate, s)
 	case *ast.BinaryExpression:
 		if e.Operator == js.LOGICAL_AND || e.Operator == js.LOGICAL_OR || e.Operator == js.COALESCE {
-			c.openResult(e.Left, s)
-			c.openResult(e.Right, s)
+			rs.openResult(e.Left, s)
+			rs.openResult(e.Right, s)
 		}
 	case *ast.AssignExpression:
-		c.openResult(e.Right, s)
+		rs.openResult(e.Right, s)
 	case *ast.Identifier:
-		c.openResultList(e, s)
+		rs.openResultList(e, s)
 	}
 }
 
 // setResult records that a part of a result is set: what the program reads below it is its own.
-func (c *checker) setResult(target ast.Expression, s *scope) {
+func (rs *results) setResult(target ast.Expression, s *scope) {
 	switch t := target.(type) {
 	case *ast.DotExpression:
-		c.openResult(t, s)
+		rs.openResult(t, s)
 	case *ast.BracketExpression:
 		if _, ok := t.Member.(*ast.StringLiteral); ok {
-			c.openResult(t, s)
+			rs.openResult(t, s)
 		} else {
-			c.openResult(t.Left, s)
+			rs.openResult(t.Left, s)
 		}
 	}
 }
 
 // bindResult records what a declaration does to a result.
-func (c *checker) bindResult(b *ast.Binding, s *scope) {
+func (rs *results) bindResult(b *ast.Binding, s *scope) {
 	switch t := b.Target.(type) {
 	case *ast.Identifier:
 		known := s.lookup(t.Name.String())
-		if known == nil || known.init == nil || known.loose && c.assigned[t.Name.String()] {
-			c.openResult(b.Initializer, s)
-		} else if _, ok := c.resultOf(b.Initializer, s, 0); !ok && b.Initializer != nil {
+		if known == nil || known.init == nil || known.loose && rs.assigned[t.Name.String()] {
+			rs.openResult(b.Initializer, s)
+		} else if _, ok := rs.resultOf(b.Initializer, s, 0); !ok && b.Initializer != nil {
 			if _, ok := b.Initializer.(*ast.Identifier); !ok {
-				c.openResult(b.Initializer, s)
+				rs.openResult(b.Initializer, s)
 			}
 		}
 	case *ast.ArrayPattern:
 		for i, e := range t.Elements {
-			if p, ok := c.findSettledItem(b.Initializer, s, i, 0); ok && e != nil {
-				c.readPattern(e, p)
+			if p, ok := rs.findSettledItem(b.Initializer, s, i, 0); ok && e != nil {
+				rs.readPattern(e, p)
 			}
 		}
 	}
 	if _, ok := b.Target.(*ast.Identifier); ok {
 		return
 	}
-	if p, ok := c.resultOf(b.Initializer, s, 0); ok {
-		c.readPattern(b.Target, p)
+	if p, ok := rs.resultOf(b.Initializer, s, 0); ok {
+		rs.readPattern(b.Target, p)
 	}
 }
 
 // readPattern records the fields that a destructuring pattern reads.
-func (c *checker) readPattern(target ast.Expression, p resultPath) {
+func (rs *results) readPattern(target ast.Expression, p resultPath) {
 	switch t := target.(type) {
 	case *ast.Binding:
-		c.readPattern(t.Target, p)
+		rs.readPattern(t.Target, p)
 	case *ast.ObjectPattern:
 		for _, prop := range t.Properties {
 			switch prop := prop.(type) {
 			case *ast.PropertyShort:
-				c.readMember(p.addStep(prop.Name.Name.String()), int(prop.Name.Idx0())-1, prop.Initializer != nil)
+				rs.readMember(p.addStep(prop.Name.Name.String()), int(prop.Name.Idx0())-1, prop.Initializer != nil)
 			case *ast.PropertyKeyed:
 				key, ok := prop.Key.(*ast.StringLiteral)
 				if !ok || prop.Computed || key.Value == "" {
@@ -264,16 +271,16 @@ func (c *checker) readPattern(target ast.Expression, p resultPath) {
 					value, tested = v.Target, v.Initializer != nil
 				}
 				next := p.addStep(key.Value.String())
-				c.readMember(next, int(key.Idx0())-1, tested)
+				rs.readMember(next, int(key.Idx0())-1, tested)
 				if !tested {
-					c.readPattern(value, next)
+					rs.readPattern(value, next)
 				}
 			}
 		}
 	case *ast.ArrayPattern:
 		for _, e := range t.Elements {
 			if e != nil {
-				c.readPattern(e, p.addStep(Item))
+				rs.readPattern(e, p.addStep(Item))
 			}
 		}
 	}
@@ -281,15 +288,15 @@ func (c *checker) readPattern(target ast.Expression, p resultPath) {
 
 // readMember records that a destructuring pattern reads a member. tested means that the pattern has
 // a default for it.
-func (c *checker) readMember(p resultPath, at int, tested bool) {
-	before := c.reads.guarded
-	c.reads.guarded = before || tested
-	c.recordRead(p, at)
-	c.reads.guarded = before
+func (rs *results) readMember(p resultPath, at int, tested bool) {
+	before := rs.reads.guarded
+	rs.reads.guarded = before || tested
+	rs.recordRead(p, at)
+	rs.reads.guarded = before
 }
 
 // resultOf returns the part of a tool's result that an expression certainly denotes.
-func (c *checker) resultOf(e ast.Expression, s *scope, depth int) (p resultPath, ok bool) {
+func (rs *results) resultOf(e ast.Expression, s *scope, depth int) (p resultPath, ok bool) {
 	if depth > maxFollow {
 		return p, false
 	}
@@ -297,7 +304,7 @@ func (c *checker) resultOf(e ast.Expression, s *scope, depth int) (p resultPath,
 	var left ast.Expression
 	switch e := e.(type) {
 	case *ast.AwaitExpression:
-		m := c.meaning(e.Argument, s, 0)
+		m := rs.meaning(e.Argument, s, 0)
 		if m.sense != promise || m.member == "" {
 			return p, false
 		}
@@ -305,41 +312,41 @@ func (c *checker) resultOf(e ast.Expression, s *scope, depth int) (p resultPath,
 	case *ast.Identifier:
 		b := s.lookup(e.Name.String())
 		if b == nil || b.init == nil || b.used ||
-			b.loose && c.assigned[e.Name.String()] {
+			b.loose && rs.assigned[e.Name.String()] {
 			return p, false
 		}
 		b.used = true
-		p, ok = c.resultOfBinding(b, depth+1)
+		p, ok = rs.resultOfBinding(b, depth+1)
 		b.used = false
 		return p, ok && len(p.steps) <= maxSteps
 	case *ast.CallExpression:
-		return c.resultOfCall(e, s, depth)
+		return rs.resultOfCall(e, s, depth)
 	case *ast.ArrayLiteral: // [...array], a copy
 		if len(e.Value) == 1 {
 			if sp, ok := e.Value[0].(*ast.SpreadElement); ok {
-				return c.resultOf(sp.Expression, s, depth+1)
+				return rs.resultOf(sp.Expression, s, depth+1)
 			}
 		}
 		return p, false
 	case *ast.DotExpression:
 		left, step = e.Left, e.Identifier.Name.String()
 	case *ast.BracketExpression:
-		return c.resultOfIndex(e, s, depth)
+		return rs.resultOfIndex(e, s, depth)
 	case *ast.Optional:
-		return c.resultOf(e.Expression, s, depth+1)
+		return rs.resultOf(e.Expression, s, depth+1)
 	case *ast.OptionalChain:
-		return c.resultOf(e.Expression, s, depth+1)
+		return rs.resultOf(e.Expression, s, depth+1)
 	default:
 		return p, false
 	}
-	if p, ok = c.resultOf(left, s, depth+1); !ok || len(p.steps) >= maxSteps {
+	if p, ok = rs.resultOf(left, s, depth+1); !ok || len(p.steps) >= maxSteps {
 		return p, false
 	}
 	return p.addStep(step), true
 }
 
 // resultOfIndex is like resultOf, for left[member].
-func (c *checker) resultOfIndex(e *ast.BracketExpression, s *scope, depth int) (p resultPath, ok bool) {
+func (rs *results) resultOfIndex(e *ast.BracketExpression, s *scope, depth int) (p resultPath, ok bool) {
 	step := Item
 	switch key := e.Member.(type) {
 	case *ast.StringLiteral:
@@ -348,31 +355,31 @@ func (c *checker) resultOfIndex(e *ast.BracketExpression, s *scope, depth int) (
 		}
 	case *ast.NumberLiteral:
 		if at, err := strconv.Atoi(key.Literal); err == nil {
-			if p, ok = c.findSettledItem(e.Left, s, at, depth+1); ok {
+			if p, ok = rs.findSettledItem(e.Left, s, at, depth+1); ok {
 				return p, true
 			}
 		}
 	default:
 		return p, false
 	}
-	p, ok = c.resultOf(e.Left, s, depth+1)
+	p, ok = rs.resultOf(e.Left, s, depth+1)
 	return p.addStep(step), ok && len(p.steps) < maxSteps
 }
 
 // resultOfBinding is like resultOf, for a declared name.
-func (c *checker) resultOfBinding(b *binding, depth int) (p resultPath, ok bool) {
+func (rs *results) resultOfBinding(b *binding, depth int) (p resultPath, ok bool) {
 	keys := b.keys
 	switch {
 	case b.item:
-		p, ok = c.itemOf(b.init, b.scope, depth)
+		p, ok = rs.itemOf(b.init, b.scope, depth)
 	case len(keys) > 0 && decodeIndex(keys[0]) >= 0:
-		if p, ok = c.findSettledItem(b.init, b.scope, decodeIndex(keys[0]), depth); ok {
+		if p, ok = rs.findSettledItem(b.init, b.scope, decodeIndex(keys[0]), depth); ok {
 			keys = keys[1:]
 			break
 		}
 		fallthrough
 	default:
-		p, ok = c.resultOf(b.init, b.scope, depth)
+		p, ok = rs.resultOf(b.init, b.scope, depth)
 	}
 	for _, k := range keys {
 		if decodeIndex(k) >= 0 {
@@ -384,16 +391,16 @@ func (c *checker) resultOfBinding(b *binding, depth int) (p resultPath, ok bool)
 }
 
 // resultOfCall is like resultOf, for a call of a method that returns items of its array.
-func (c *checker) resultOfCall(e *ast.CallExpression, s *scope, depth int) (p resultPath, ok bool) {
+func (rs *results) resultOfCall(e *ast.CallExpression, s *scope, depth int) (p resultPath, ok bool) {
 	callee, dotted := e.Callee.(*ast.DotExpression)
 	if !dotted {
 		return p, false
 	}
 	switch callee.Identifier.Name {
 	case "filter", "slice", "sort", "reverse", "toSorted", "toReversed":
-		return c.resultOf(callee.Left, s, depth+1)
+		return rs.resultOf(callee.Left, s, depth+1)
 	case "find", "findLast", "at", "pop", "shift":
-		p, ok = c.itemOf(callee.Left, s, depth+1)
+		p, ok = rs.itemOf(callee.Left, s, depth+1)
 		return p, ok && len(p.steps) <= maxSteps
 	}
 	return p, false
@@ -415,34 +422,34 @@ var (
 )
 
 // passResults records what a call may do to the results that it is passed.
-func (c *checker) passResults(e *ast.CallExpression, m meaning, s *scope) {
+func (rs *results) passResults(e *ast.CallExpression, m meaning, s *scope) {
 	callee, dotted := e.Callee.(*ast.DotExpression)
 	if dotted {
 		name := callee.Identifier.Name.String()
 		if iterators[name] && len(e.ArgumentList) > 0 {
 			if params := parametersOf(e.ArgumentList[0]); params != nil {
-				c.reads.callbacks[params] = callback{callee.Left, !mappers[name], 0, 1}
+				rs.reads.callbacks[params] = callback{callee.Left, !mappers[name], 0, 1}
 				return
 			}
 		}
 		if len(e.ArgumentList) > 0 && (name == "sort" || name == "toSorted" || name == "reduce") {
 			if params := parametersOf(e.ArgumentList[0]); params != nil {
 				from := map[bool]int{true: 1}[name == "reduce"]
-				c.reads.callbacks[params] = callback{callee.Left, false, from, 2}
+				rs.reads.callbacks[params] = callback{callee.Left, false, from, 2}
 			}
 		}
 		if id, ok := callee.Left.(*ast.Identifier); ok && printers[id.Name.String()] {
 			return
 		}
 		if !readers[name] {
-			c.openResult(callee.Left, s)
+			rs.openResult(callee.Left, s)
 		}
 	}
 	if m.sense == oneTool || m.sense == caller {
 		return
 	}
 	for _, a := range e.ArgumentList {
-		c.openResult(a, s)
+		rs.openResult(a, s)
 	}
 }
 

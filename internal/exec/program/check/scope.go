@@ -198,29 +198,36 @@ func (m meaning) path() string {
 
 const maxFollow = 40 // maximum depth of following constants
 
+// names determines what the names in a program denote.
+type names struct {
+	index    *Index
+	assigned map[string]bool    // names that are assigned anywhere
+	aliases  map[string]meaning // names in the style of other systems already looked up
+}
+
 // meaning determines what an expression certainly denotes.
-func (c *checker) meaning(e ast.Expression, s *scope, depth int) meaning {
+func (ns *names) meaning(e ast.Expression, s *scope, depth int) meaning {
 	if depth > maxFollow {
 		return meaning{}
 	}
 	switch e := e.(type) {
 	case *ast.Identifier:
-		return c.name(e.Name.String(), s, depth)
+		return ns.name(e.Name.String(), s, depth)
 	case *ast.DotExpression:
-		return c.member(c.meaning(e.Left, s, depth+1), e.Identifier.Name.String())
+		return ns.member(ns.meaning(e.Left, s, depth+1), e.Identifier.Name.String())
 	case *ast.BracketExpression:
 		if key, ok := e.Member.(*ast.StringLiteral); ok {
-			return c.member(c.meaning(e.Left, s, depth+1), key.Value.String())
+			return ns.member(ns.meaning(e.Left, s, depth+1), key.Value.String())
 		}
 	case *ast.AwaitExpression:
 		if call, ok := e.Argument.(*ast.CallExpression); ok && len(call.ArgumentList) > 0 {
 			spec, lit := call.ArgumentList[0].(*ast.StringLiteral)
 			if f, ok := call.Callee.(*ast.Identifier); ok && lit && f.Name == "__import" {
-				return c.module(spec.Value.String())
+				return ns.module(spec.Value.String())
 			}
 		}
 	case *ast.CallExpression:
-		switch m := c.meaning(e.Callee, s, depth+1); m.sense {
+		switch m := ns.meaning(e.Callee, s, depth+1); m.sense {
 		case caller:
 			return meaning{sense: promise, member: calledPath(e), call: e}
 		case oneTool, finder, promiser:
@@ -239,14 +246,14 @@ func (c *checker) meaning(e ast.Expression, s *scope, depth int) meaning {
 }
 
 // name returns the meaning of a name.
-func (c *checker) name(name string, s *scope, depth int) meaning {
+func (ns *names) name(name string, s *scope, depth int) meaning {
 	b := s.lookup(name)
 	switch {
-	case b != nil && b.async && c.assigned[name]:
+	case b != nil && b.async && ns.assigned[name]:
 		return meaning{}
 	case b != nil:
-		return c.bound(b, depth)
-	case c.assigned[name]:
+		return ns.bound(b, depth)
+	case ns.assigned[name]:
 		return meaning{}
 	case name == "tools":
 		return meaning{sense: allTools}
@@ -256,12 +263,12 @@ func (c *checker) name(name string, s *scope, depth int) meaning {
 		return meaning{sense: finder}
 	case name == "Promise":
 		return meaning{sense: promises}
-	case c.index.spaces[name] != nil:
+	case ns.index.spaces[name] != nil:
 		return meaning{sense: oneSpace, space: name}
 	case rootNames[name]:
 		return meaning{sense: allTools}
 	case !globalNames()[name]:
-		if m := c.alias(name); m.sense != something {
+		if m := ns.alias(name); m.sense != something {
 			return m
 		}
 	}
@@ -275,12 +282,12 @@ var (
 )
 
 // alias returns the meaning of a name in the style of another system.
-func (c *checker) alias(name string) meaning {
-	if m, ok := c.aliases[name]; ok {
+func (ns *names) alias(name string) meaning {
+	if m, ok := ns.aliases[name]; ok {
 		return m
 	}
 	m := meaning{}
-	switch to := c.index.view.Alias(name); {
+	switch to := ns.index.view.Alias(name); {
 	case to == "" || inherited[name]:
 	case to == name:
 		m = meaning{sense: oneTool, member: name}
@@ -290,12 +297,12 @@ func (c *checker) alias(name string) meaning {
 			m = meaning{sense: oneTool, space: space, member: member}
 		}
 	}
-	c.aliases[name] = m
+	ns.aliases[name] = m
 	return m
 }
 
 // bound returns the meaning of a declared name.
-func (c *checker) bound(b *binding, depth int) meaning {
+func (ns *names) bound(b *binding, depth int) meaning {
 	switch {
 	case b.async:
 		return meaning{sense: promiser}
@@ -305,9 +312,9 @@ func (c *checker) bound(b *binding, depth int) meaning {
 		return b.value
 	}
 	b.busy = true
-	m := c.meaning(b.init, b.scope, depth+1)
+	m := ns.meaning(b.init, b.scope, depth+1)
 	for _, k := range b.keys {
-		m = c.member(m, k)
+		m = ns.member(m, k)
 	}
 	if m.sense == free {
 		m = meaning{}
@@ -324,17 +331,17 @@ var inherited = map[string]bool{"then": true, "catch": true, "finally": true, "c
 	"caller": true, "arguments": true, "inspect": true, "nodeType": true, "$$typeof": true}
 
 // member returns the meaning of a member of m.
-func (c *checker) member(m meaning, name string) meaning {
+func (ns *names) member(m meaning, name string) meaning {
 	if strings.HasPrefix(name, indexMark) {
 		return meaning{}
 	}
 	switch m.sense {
 	case allTools:
-		if callers[name] && c.index.space(name) == nil {
+		if callers[name] && ns.index.space(name) == nil {
 			return meaning{sense: caller}
 		}
-		if c.index.space(name) == nil {
-			if m := c.alias(name); m.sense != something {
+		if ns.index.space(name) == nil {
+			if m := ns.alias(name); m.sense != something {
 				return m
 			}
 		}
@@ -363,7 +370,7 @@ func (c *checker) member(m meaning, name string) meaning {
 
 // module returns the meaning of an import of ./tools, ./tools/<upstream> or
 // ./tools/<upstream>/<tool>, in all spellings that the guest accepts.
-func (c *checker) module(spec string) meaning {
+func (ns *names) module(spec string) meaning {
 	parts := strings.Split(strings.Trim(spec, "/"), "/")
 	for len(parts) > 0 && (parts[0] == "." || parts[0] == "..") {
 		parts = parts[1:]

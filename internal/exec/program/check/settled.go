@@ -3,28 +3,28 @@ package check
 import "github.com/grafana/sobek/ast"
 
 // itemOf returns the part of a tool's result that each item of an array certainly is.
-func (c *checker) itemOf(array ast.Expression, s *scope, depth int) (p resultPath, ok bool) {
-	if p, ok = c.findSettledItem(array, s, -1, depth); ok {
+func (rs *results) itemOf(array ast.Expression, s *scope, depth int) (p resultPath, ok bool) {
+	if p, ok = rs.findSettledItem(array, s, -1, depth); ok {
 		return p, true
 	}
-	p, ok = c.resultOf(array, s, depth)
+	p, ok = rs.resultOf(array, s, depth)
 	return p.addStep(Item), ok
 }
 
 // findSettledItem returns what an item of a list of results certainly is: the one at an index, or
 // any one if the index is negative. A list of results is what Promise.all resolves to.
-func (c *checker) findSettledItem(list ast.Expression, s *scope, at, depth int) (p resultPath, ok bool) {
-	calls, s := c.findSettledCalls(list, s, depth)
+func (rs *results) findSettledItem(list ast.Expression, s *scope, at, depth int) (p resultPath, ok bool) {
+	calls, s := rs.findSettledCalls(list, s, depth)
 	switch calls := calls.(type) {
 	case *ast.ArrayLiteral:
 		if at >= 0 && at < len(calls.Value) && !hasSpread(calls.Value[:at+1]) {
-			return c.resultOfAwait(calls.Value[at], s, depth+1)
+			return rs.resultOfAwait(calls.Value[at], s, depth+1)
 		}
 		if at >= 0 || len(calls.Value) == 0 || hasSpread(calls.Value) {
 			return p, false
 		}
 		for i, x := range calls.Value {
-			one, known := c.resultOfAwait(x, s, depth+1)
+			one, known := rs.resultOfAwait(x, s, depth+1)
 			if !known || i > 0 && one.encodeKey(len(one.steps)) != p.encodeKey(len(p.steps)) {
 				return resultPath{}, false
 			}
@@ -38,14 +38,14 @@ func (c *checker) findSettledItem(list ast.Expression, s *scope, at, depth int) 
 		}
 		if f, ok := calls.ArgumentList[0].(*ast.ArrowFunctionLiteral); ok {
 			in := s.function(f.ParameterList, f.DeclarationList, nil)
-			return c.resultOfAwait(findReturnValue(f.Body), in, depth+1)
+			return rs.resultOfAwait(findReturnValue(f.Body), in, depth+1)
 		}
 	}
 	return p, false
 }
 
 // findSettledCalls returns the argument of the Promise.all whose value an expression is, or nil.
-func (c *checker) findSettledCalls(e ast.Expression, s *scope, depth int) (ast.Expression, *scope) {
+func (rs *results) findSettledCalls(e ast.Expression, s *scope, depth int) (ast.Expression, *scope) {
 	if depth > maxFollow {
 		return nil, s
 	}
@@ -53,8 +53,8 @@ func (c *checker) findSettledCalls(e ast.Expression, s *scope, depth int) (ast.E
 	case *ast.Identifier:
 		name := e.Name.String()
 		if b := s.lookup(name); b != nil && b.init != nil && !b.item && len(b.keys) == 0 && !b.used &&
-			!(b.loose && c.assigned[name]) {
-			return c.findSettledCalls(b.init, b.scope, depth+1)
+			!(b.loose && rs.assigned[name]) {
+			return rs.findSettledCalls(b.init, b.scope, depth+1)
 		}
 	case *ast.AwaitExpression:
 		call, ok := e.Argument.(*ast.CallExpression)
@@ -62,7 +62,7 @@ func (c *checker) findSettledCalls(e ast.Expression, s *scope, depth int) (ast.E
 			return nil, s
 		}
 		callee, ok := call.Callee.(*ast.DotExpression)
-		if ok && callee.Identifier.Name == "all" && c.meaning(callee.Left, s, depth+1).sense == promises {
+		if ok && callee.Identifier.Name == "all" && rs.meaning(callee.Left, s, depth+1).sense == promises {
 			return call.ArgumentList[0], s
 		}
 	}
@@ -70,14 +70,14 @@ func (c *checker) findSettledCalls(e ast.Expression, s *scope, depth int) (ast.E
 }
 
 // resultOfAwait returns the part of a tool's result that an expression is when it is awaited.
-func (c *checker) resultOfAwait(e ast.Expression, s *scope, depth int) (p resultPath, ok bool) {
+func (rs *results) resultOfAwait(e ast.Expression, s *scope, depth int) (p resultPath, ok bool) {
 	if e == nil {
 		return p, false
 	}
-	if m := c.meaning(e, s, depth); m.sense == promise {
+	if m := rs.meaning(e, s, depth); m.sense == promise {
 		return resultPath{tool: m.path()}, m.member != ""
 	}
-	return c.resultOf(e, s, depth)
+	return rs.resultOf(e, s, depth)
 }
 
 func hasSpread(list []ast.Expression) bool {
@@ -105,15 +105,15 @@ func findReturnValue(body ast.ConciseBody) ast.Expression {
 }
 
 // openResultList is like openResult, for all results of a list.
-func (c *checker) openResultList(list ast.Expression, s *scope) {
-	if calls, _ := c.findSettledCalls(list, s, 0); calls != nil {
+func (rs *results) openResultList(list ast.Expression, s *scope) {
+	if calls, _ := rs.findSettledCalls(list, s, 0); calls != nil {
 		n := 1
 		if a, ok := calls.(*ast.ArrayLiteral); ok {
 			n = len(a.Value)
 		}
 		for at := -1; at < n; at++ {
-			if p, ok := c.findSettledItem(list, s, at, 0); ok {
-				c.reads.open[p.encodeKey(len(p.steps))] = true
+			if p, ok := rs.findSettledItem(list, s, at, 0); ok {
+				rs.reads.open[p.encodeKey(len(p.steps))] = true
 			}
 		}
 	}
