@@ -37,7 +37,7 @@ var ratchets = []ratchet{
 	{"fields of tool.Call", 11, "put what few calls have into a struct of its own", callFields},
 	{"fields of the largest struct", 25, "split its state", largestStruct},
 	{"methods of the largest type", 66, "split its state", mostMethods},
-	{"types of more than 40 methods", 4, "split the state of the largest", largeTypes},
+	{"types of more than 40 methods", 2, "split the state of the largest", largeTypes},
 	{"methods of the largest type in executor", 40, "put the method on the part that it changes", mostExecutorMethods},
 	{"rooms under internal", 11, "put the package into the room it belongs to", listRooms},
 	{"exported names of audit", 44, "move what only some callers need into a package below it", auditNames},

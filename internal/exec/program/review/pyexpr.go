@@ -457,7 +457,7 @@ func (p *parser) parseInline(code string, base int) *node {
 	}
 	p.enterLevel()
 	defer p.leaveLevel()
-	in := &parser{list: list, base: base, depth: p.depth}
+	in := &parser{cursor: cursor{list: list, base: base}, depth: p.depth}
 	out := in.parseExpressions()
 	if in.peekToken().kind != endToken {
 		p.failSyntax()

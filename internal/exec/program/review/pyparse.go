@@ -7,9 +7,7 @@ const maxNesting = 200
 
 // A parser parses Python. It accepts more than the language does: the interpreter reports errors.
 type parser struct {
-	list  []token
-	at    int
-	base  int // offset of the code in the program
+	cursor
 	depth int
 }
 
@@ -26,8 +24,8 @@ func parsePython(code string) (out *node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{list: list}
-	defer p.recoverSyntax(&err)
+	p := &parser{cursor: cursor{list: list}}
+	defer recoverSyntax(&err)
 	out = newNodeAt(blockNode, 0, "")
 	for p.peekToken().kind != endToken {
 		out.kids = p.parseStatement(out.kids)
@@ -36,7 +34,7 @@ func parsePython(code string) (out *node, err error) {
 }
 
 // recoverSyntax turns a panic of failSyntax into an error.
-func (p *parser) recoverSyntax(err *error) {
+func recoverSyntax(err *error) {
 	switch v := recover(); v {
 	case nil:
 	case errSyntax:
@@ -45,42 +43,6 @@ func (p *parser) recoverSyntax(err *error) {
 		panic(v)
 	}
 }
-
-func (p *parser) failSyntax() { panic(errSyntax) }
-
-func (p *parser) peekToken() token { return p.list[p.at] }
-
-func (p *parser) peekAfter(n int) token { return p.list[min(p.at+n, len(p.list)-1)] }
-
-func (p *parser) nextToken() token {
-	t := p.list[p.at]
-	if t.kind != endToken {
-		p.at++
-	}
-	return t
-}
-
-// isNext reports whether the next token is a word or a mark with a text.
-func (p *parser) isNext(text string) bool {
-	t := p.list[p.at]
-	return (t.kind == wordToken || t.kind == markToken) && t.text == text
-}
-
-func (p *parser) acceptToken(text string) bool {
-	if !p.isNext(text) {
-		return false
-	}
-	p.at++
-	return true
-}
-
-func (p *parser) expectToken(text string) {
-	if !p.acceptToken(text) {
-		p.failSyntax()
-	}
-}
-
-func (p *parser) placeHere() int { return p.peekToken().at + p.base }
 
 // enterLevel counts a level of nesting; leaveLevel ends it.
 func (p *parser) enterLevel() {
@@ -242,25 +204,6 @@ func (p *parser) parseWith() *node {
 	}
 	out.kids = append(out.kids, p.parseBody())
 	return out
-}
-
-// closesBeforeColon reports whether the bracket at the next token closes right before a colon.
-func (p *parser) closesBeforeColon() bool {
-	depth := 0
-	for i := p.at; i < len(p.list); i++ {
-		switch t := p.list[i]; {
-		case t.kind == lineToken:
-			return false
-		case t.kind != markToken:
-		case t.text == "(" || t.text == "[" || t.text == "{":
-			depth++
-		case t.text == ")" || t.text == "]" || t.text == "}":
-			if depth--; depth == 0 {
-				return p.list[i+1].kind == markToken && p.list[i+1].text == ":"
-			}
-		}
-	}
-	return false
 }
 
 func (p *parser) parseDef() *node {
@@ -428,12 +371,6 @@ func (p *parser) parseSimple() *node {
 		}
 	}
 	return p.parseAssignment()
-}
-
-// endsStatement reports whether nothing of a simple statement is left.
-func (p *parser) endsStatement() bool {
-	k := p.peekToken().kind
-	return k == lineToken || k == endToken || k == dedentToken || p.isNext(";")
 }
 
 func (p *parser) parseAssignment() *node {
