@@ -67,6 +67,9 @@ func (p *proposal) proposeWrites() error {
 			return tool.Errorf(tool.Internal,
 				"the plan was not submitted for approval: it can't be written to the journal: %w", err)
 		}
+		if lost := p.history.Lost(); lost != "" { // its reads, and what a correction needs, would be missing
+			return tool.Errorf(tool.Limit, "the plan was not submitted for approval: %s. Read less in one plan", lost)
+		}
 	}
 	if known, err := p.findOutcome(); known {
 		return err

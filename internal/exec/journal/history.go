@@ -308,19 +308,20 @@ func (r *reader) outcome(text []byte) error {
 			return err
 		}
 	}
+	dropped := r.st.Record.Lost != "" && e.Failure == nil && e.Value == nil
 	if e.KeptIn != "" {
 		raw, err := r.text(e.KeptIn)
-		if err == nil {
-			err = read(raw, &e.Blocks)
-		}
 		if err != nil {
 			return err
+		}
+		if dropped = dropped || raw == nil; raw != nil && read(raw, &e.Blocks) != nil {
+			return damaged
 		}
 	}
 	c.Ended = time.UnixMicro(e.At)
 	c.Value, c.Failure, c.Blocks, c.MS, c.Bytes, c.Error, c.Kind, c.From, c.Unsent = e.Value, e.Failure, e.Blocks, e.MS,
 		e.Bytes, e.Error, e.Kind, e.From, e.Unsent
-	c.Labels = e.Labels
+	c.Labels, c.dropped = e.Labels, dropped
 	r.at(c.Ended)
 	return nil
 }

@@ -221,3 +221,25 @@ func FuzzStory(f *testing.F) {
 		st.Unknown()
 	})
 }
+
+// A journal that grows too large with the blocks of a result, which are then not kept, can be read.
+func TestBlocksOfLostJournal(t *testing.T) {
+	m := &memory{results: map[string][]byte{}}
+	at := time.UnixMilli(1_700_000_000_000)
+	l := NewLog(m, Record{ID: "ex_1", State: Running, Started: at}, Begin{Source: "text"}, 2*large, wallclock.At(at))
+	c := &Call{N: 1, ID: 7, Tool: "a.b", Digest: tool.CallDigest("a.b", nil), Sent: at, Ended: at,
+		Value: json.RawMessage(`"res_1"`), Blocks: []Block{{"res_1", json.RawMessage(`"` +
+			strings.Repeat("x", 2*large) + `"`)}}}
+	l.Intent(c)
+	l.Outcome(c)
+	l.End(End{State: Done}, func(r *Record) { r.State = Done })
+	st, err := Load(t.Context(), m, "ex_1")
+	if err != nil || st.Record.Lost == "" || len(st.Calls) != 1 || st.End == nil {
+		t.Fatalf("st = %+v, err = %v, want a journal that is lost, with a call and an end", st, err)
+	}
+	p := NewPrior()
+	p.Add(st)
+	if k, err := p.Take("a.b", nil); k != nil || err == nil || !tool.AsError(err).Unsent {
+		t.Errorf("k = %+v, err = %v, want a call that is refused", k, err)
+	}
+}

@@ -14,7 +14,7 @@ type Prior struct {
 	mu      sync.Mutex
 	done    map[string][]PriorCall // by the call's digest, in order
 	labels  []string               // labels of the data that they had read
-	unknown map[string]PriorCall   // calls that may or may not have taken effect
+	unknown map[string]PriorCall   // calls that may have taken effect, and have no result here
 	seen    map[string]int         // number of calls already added, by their original execution and digest
 }
 
@@ -40,6 +40,10 @@ func (p *Prior) Add(st *History) {
 		case c.Simulated():
 		case c.Unknown() || doubtful(c):
 			p.unknown[c.Digest] = PriorCall{c, st.Record.ID, st.Record.Session}
+		case c.dropped: // a call that was answered from another execution has its result there
+			if c.From == "" && !c.ReadOnly && !c.Idempotent {
+				p.unknown[c.Digest] = PriorCall{c, st.Record.ID, st.Record.Session}
+			}
 		case c.Known() && c.Failure == nil:
 			k := PriorCall{c, st.Record.ID, st.Record.Session}
 			if c.From != "" {
@@ -68,7 +72,7 @@ func doubtful(c *Call) bool {
 }
 
 // Take returns the call that answers one with this tool and these arguments, or nil if there is
-// none. It returns an error if it is unknown whether that call took effect.
+// none. It returns an error if it is unknown whether that call took effect, or what it returned.
 func (p *Prior) Take(path string, args json.RawMessage) (*PriorCall, error) {
 	if p == nil {
 		return nil, nil
@@ -81,7 +85,13 @@ func (p *Prior) Take(path string, args json.RawMessage) (*PriorCall, error) {
 		p.done[d] = of[1:]
 		return &c, nil
 	}
-	if c, ok := p.unknown[d]; ok {
+	switch c, ok := p.unknown[d]; {
+	case !ok:
+	case c.dropped:
+		return nil, tool.NotSent(tool.Errorf(tool.Conflict, "execution %s already made this call, and its result was "+
+			"not kept, because that execution's journal became too large: look with a tool that reads; omit after to "+
+			"send it again", c.Of))
+	default:
 		return nil, tool.NotSent(tool.Errorf(tool.Conflict, "execution %s already sent this call, and whether it "+
 			"took effect is unknown: check first with a tool that reads; omit after to send it again", c.Of))
 	}
