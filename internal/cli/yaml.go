@@ -91,14 +91,14 @@ var controls = lazily.Regexp(`[\x7f-\x{9f}\x{2028}-\x{202e}\x{2066}-\x{2069}\x{f
 
 // quoteYAML returns a text as YAML on one line, without control characters.
 func quoteYAML(s string) string {
-	if plainWord().MatchString(s) && !slices.Contains(notText, strings.ToLower(s)) {
+	if plainWord.Get().MatchString(s) && !slices.Contains(notText, strings.ToLower(s)) {
 		return s
 	}
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(s) // a text always has a form
-	return controls().ReplaceAllStringFunc(strings.TrimSuffix(b.String(), "\n"), func(c string) string {
+	return controls.Get().ReplaceAllStringFunc(strings.TrimSuffix(b.String(), "\n"), func(c string) string {
 		return fmt.Sprintf(`\u%04x`, []rune(c)[0])
 	})
 }

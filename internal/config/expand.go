@@ -38,7 +38,7 @@ func (r *reader) expandVariables(n *node, s string) string {
 			b.WriteString(r.expandSecret(n, name))
 			continue
 		}
-		m := variable().FindStringSubmatch(ref)
+		m := variable.Get().FindStringSubmatch(ref)
 		if m == nil {
 			r.addProblem(n, "${%s} can't be expanded: write ${NAME} or ${NAME:-default}, or $${ for the characters "+
 				"themselves", clipText(ref))

@@ -22,7 +22,7 @@ var takenNames = []string{"PATH", "HOME", "TMPDIR", "USER", "LANG", "LC_ALL", "T
 func readNetworkSecrets(r *reader, n *node, part string) (all []egress.Secret) {
 	r.eachEntry(n, part, func(k, v *node) {
 		what := part + "." + k.text
-		if !placeholderNames().MatchString(k.text) || slices.Contains(takenNames, k.text) ||
+		if !placeholderNames.Get().MatchString(k.text) || slices.Contains(takenNames, k.text) ||
 			strings.HasPrefix(k.text, "PYTHON") {
 			r.addProblem(k, "%s: it is an environment variable of programs: use capital letters, digits and _, and "+
 				"a name that has no other meaning", clipText(what))

@@ -35,7 +35,7 @@ func readProfiles(r *reader, n *node) (all []Profile) {
 	r.eachEntry(n, "profiles", func(k, v *node) {
 		p, what := Profile{Name: k.text}, "profiles."+k.text
 		switch {
-		case !profileName().MatchString(k.text):
+		case !profileName.Get().MatchString(k.text):
 			r.addProblem(k, "profiles has the invalid name %q: use a-z, 0-9, '_' and '-', at most 63 characters",
 				clipText(k.text))
 		case k.text == "stdio":

@@ -43,7 +43,7 @@ type Vault struct {
 var namesOfSecrets = lazily.Regexp(`^[A-Za-z_][A-Za-z0-9_.-]{0,99}$`)
 
 // IsSecretName reports whether a secret can have the name.
-func IsSecretName(name string) bool { return namesOfSecrets().MatchString(name) }
+func IsSecretName(name string) bool { return namesOfSecrets.Get().MatchString(name) }
 
 func (r *fileReader) readSecrets(n *node) {
 	s := &r.c.Secrets

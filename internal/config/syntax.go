@@ -56,7 +56,7 @@ func parseJSON(text []byte) (*node, *Problem) {
 	}
 	v, err := hujson.Parse(text)
 	if err != nil {
-		if m := jsonPosition().FindStringSubmatch(err.Error()); m != nil {
+		if m := jsonPosition.Get().FindStringSubmatch(err.Error()); m != nil {
 			line, _ := strconv.Atoi(m[1])
 			col, _ := strconv.Atoi(m[2])
 			return nil, &Problem{line, col, m[3]}

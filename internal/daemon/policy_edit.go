@@ -95,7 +95,7 @@ func changeFile(was *api.PolicyFiles, edit api.PolicyEdit) ([]api.PolicyFile, er
 		return nil, tool.Errorf(tool.Conflict, "%s", was.Fixed)
 	case edit.Digest != was.Digest:
 		return nil, errPoliciesChanged
-	case at < 0 && !policyName().MatchString(name):
+	case at < 0 && !policyName.Get().MatchString(name):
 		return nil, tool.Errorf(tool.Invalid, "a file of policies needs a name such as mail.cedar, of letters, "+
 			"digits, dots, hyphens and underscores")
 	case at < 0 && edit.File.Text == "":

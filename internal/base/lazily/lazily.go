@@ -1,5 +1,6 @@
 // Package lazily creates values on first use, if most runs of this program never need them.
-// Compiling all regular expressions at initialization took longer than many commands.
+// Compiling all regular expressions at initialization took longer than many commands. The compiler
+// lays out a variable that calls Regexp or Words with constants, so that it costs nothing at start.
 package lazily
 
 import (
@@ -8,22 +9,46 @@ import (
 	"sync"
 )
 
-// Regexp returns a function that compiles expr on its first call. If expr is invalid, that call
-// panics, like regexp.MustCompile.
-func Regexp(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+// A Pattern is a regular expression that is compiled on first use.
+type Pattern struct {
+	expr     string
+	once     sync.Once
+	compiled *regexp.Regexp
 }
 
-// Words returns a function that builds the set of the space-separated words of lists on its first
-// call.
-func Words(lists ...string) func() map[string]bool {
-	return sync.OnceValue(func() map[string]bool {
-		set := map[string]bool{}
-		for _, l := range lists {
-			for _, w := range strings.Fields(l) {
-				set[w] = true
-			}
+// Regexp returns the pattern of expr.
+func Regexp(expr string) *Pattern { return &Pattern{expr: expr} }
+
+// Get returns the regular expression. If it is invalid, Get panics, like regexp.MustCompile.
+func (p *Pattern) Get() *regexp.Regexp {
+	p.once.Do(func() { p.compiled = regexp.MustCompile(p.expr) })
+	return p.compiled
+}
+
+// A Set is a set of words that is built on first use.
+type Set struct {
+	lists []string
+	once  sync.Once
+	words map[string]bool
+}
+
+// Words returns the set of the space-separated words of lists.
+func Words(lists ...string) *Set { return &Set{lists: lists} }
+
+// Get returns the words. The caller must not change them.
+func (s *Set) Get() map[string]bool {
+	s.once.Do(s.build)
+	return s.words
+}
+
+// Has reports whether the set contains w.
+func (s *Set) Has(w string) bool { return s.Get()[w] }
+
+func (s *Set) build() {
+	s.words = map[string]bool{}
+	for _, l := range s.lists {
+		for _, w := range strings.Fields(l) {
+			s.words[w] = true
 		}
-		return set
-	})
+	}
 }

@@ -28,17 +28,17 @@ func (w *rewriter) rewriteText(s string) string {
 	case literal, codex, zed, copilot:
 		return strings.ReplaceAll(s, "${", "$${")
 	case openCode:
-		return replaceVariables(openForm(), strings.ReplaceAll(s, "${", "$${"), w.convertVariable)
+		return replaceVariables(openForm.Get(), strings.ReplaceAll(s, "${", "$${"), w.convertVariable)
 	case crush:
 		if strings.Contains(s, "$(") || strings.Contains(s, "`") {
 			w.problems = append(w.problems, "it runs commands to get values, which Biplane doesn't")
 			return ""
 		}
-		return replaceVariables(plain(), s, w.convertVariable)
+		return replaceVariables(plain.Get(), s, w.convertVariable)
 	case gemini:
-		return replaceVariables(plain(), s, w.convertVariable)
+		return replaceVariables(plain.Get(), s, w.convertVariable)
 	default:
-		return replaceVariables(braced(), s, w.convertVariable)
+		return replaceVariables(braced.Get(), s, w.convertVariable)
 	}
 }
 
@@ -54,14 +54,14 @@ func (w *rewriter) convertVariable(name string) string {
 	kind, id, _ := strings.Cut(name, ":")
 	switch {
 	case kind == "input":
-		return "${" + strings.ToUpper(strings.Trim(unfit().ReplaceAllString(id, "_"), "_")) + "}"
+		return "${" + strings.ToUpper(strings.Trim(unfit.Get().ReplaceAllString(id, "_"), "_")) + "}"
 	case name == "userHome":
 		return w.home
 	case name == "workspaceFolder" && w.place.folder != "":
 		return w.place.folder
 	case name == "pathSeparator" || name == "/":
 		return "/"
-	case usable().MatchString(name) && kind != "workspaceFolder" && kind != "workspaceFolderBasename":
+	case usable.Get().MatchString(name) && kind != "workspaceFolder" && kind != "workspaceFolderBasename":
 		return "${" + name + "}"
 	}
 	w.problems = append(w.problems, fmt.Sprintf("${%.40s} has no meaning here", name))

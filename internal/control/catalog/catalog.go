@@ -162,7 +162,7 @@ func newBlock(tools []*tool.Tool) *block {
 		b.spelled[i] = composedSpelling(t.Name)
 		b.schemas[i], b.parameters[i] = &argumentSchema{}, &parameters{}
 	}
-	b.members = safeNames(names, reservedMembers())
+	b.members = safeNames(names, reservedMembers)
 	return b
 }
 

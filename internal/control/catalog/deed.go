@@ -35,11 +35,11 @@ func deedOfQuery(words []string) deed {
 		return anyDeed
 	}
 	switch w := words[0]; {
-	case readingWords()[w]:
+	case readingWords.Has(w):
 		return reading
-	case writingWords()[w]:
+	case writingWords.Has(w):
 		return writing
-	case deletingWords()[w]:
+	case deletingWords.Has(w):
 		return deleting
 	}
 	return anyDeed

@@ -127,13 +127,13 @@ func (d *docs) read(field int, texts []string, weights map[int32]*termWeight, id
 	f := fields[field]
 	count := 0
 	for _, w := range list {
-		if !stopWords()[w] {
+		if !stopWords.Has(w) {
 			count++
 		}
 	}
 	each := f.weight / (1 - f.b + f.b*float32(max(count, 1))/f.usual)
 	for _, w := range list {
-		if stopWords()[w] && field != fieldName {
+		if stopWords.Has(w) && field != fieldName {
 			continue
 		}
 		s, ok := stems[w]

@@ -114,7 +114,7 @@ func bm25(parameters bool) ranker {
 					w = 2
 				}
 				for _, x := range splitWords(strings.Join(texts[f], " ")) {
-					if !stopWords()[x] {
+					if !stopWords.Has(x) {
 						docs[i][stem(x)] += w
 						sizes[i] += w
 					}
@@ -130,7 +130,7 @@ func bm25(parameters bool) ranker {
 			hits[i].Entry = v.entries[i]
 			for _, x := range splitWords(query) {
 				tf := docs[i][stem(x)]
-				if stopWords()[x] || tf == 0 {
+				if stopWords.Has(x) || tf == 0 {
 					continue
 				}
 				idf := math.Log(1 + (float64(len(docs))-df[stem(x)]+0.5)/(df[stem(x)]+0.5))
@@ -152,7 +152,7 @@ func bm25(parameters bool) ranker {
 func covered(v *View, query string) []string {
 	var asked []string
 	for _, w := range splitWords(query) {
-		if !stopWords()[w] {
+		if !stopWords.Has(w) {
 			asked = append(asked, w)
 		}
 	}

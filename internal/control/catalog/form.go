@@ -8,6 +8,7 @@ import (
 	"sync"
 	"unicode"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -81,8 +82,7 @@ func fold(s string) string {
 }
 
 // roots are words with which other systems begin the path of a tool.
-var roots = map[string]bool{"tools": true, "servers": true, "mcp": true, "codemode": true, "api": true,
-	"functions": true}
+var roots = lazily.Words(`tools servers mcp codemode api functions`)
 
 // Find returns the tool with a path, as resolved by Resolve or in a form that other systems use.
 // Those are "server__tool", "mcp__server__tool", "server/tool", a path after "servers", "mcp" or
@@ -149,7 +149,7 @@ func severalTools(path string, found []*Entry) error {
 func (v *View) findCandidates(path string) []*Entry {
 	parts := pathParts(path)
 	for {
-		if found := v.byParts(parts); len(found) > 0 || len(parts) < 2 || !roots[strings.ToLower(parts[0])] {
+		if found := v.byParts(parts); len(found) > 0 || len(parts) < 2 || !roots.Has(strings.ToLower(parts[0])) {
 			return found
 		}
 		parts = parts[1:]

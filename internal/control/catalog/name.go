@@ -28,7 +28,7 @@ const (
 // its own exact name. So the result depends only on the set of names, never on their order of
 // arrival. A name changes only when one that collides with it comes or goes. And an identifier
 // never silently refers to a different tool, except to the tool of which it is the exact name.
-func safeNames(names []string, reserved map[string]bool) []string {
+func safeNames(names []string, reserved *lazily.Set) []string {
 	out := make([]string, len(names))
 	taken := make(map[string]int, len(names)) // number of names with this spelling; exact names count double
 	for i, n := range names {
@@ -41,7 +41,7 @@ func safeNames(names []string, reserved map[string]bool) []string {
 		if out[i] == n || taken[out[i]] == 1 {
 			continue
 		}
-		out[i] = addSuffix(out[i], n, func(s string) bool { return taken[s] > 0 || reserved[s] })
+		out[i] = addSuffix(out[i], n, func(s string) bool { return taken[s] > 0 || reserved.Has(s) })
 		taken[out[i]] = 1
 	}
 	return out
@@ -52,7 +52,7 @@ func safeNames(names []string, reserved map[string]bool) []string {
 func Namespaces(names []string) map[string]string {
 	sorted := slices.Sorted(slices.Values(names))
 	out := make(map[string]string, len(sorted))
-	for i, space := range safeNames(sorted, reservedNamespaces()) {
+	for i, space := range safeNames(sorted, reservedNamespaces) {
 		out[sorted[i]] = space
 	}
 	return out
@@ -76,8 +76,8 @@ func addSuffix(base, exact string, taken func(string) bool) string {
 // spell returns name as a JavaScript identifier. Letters and digits of any script are kept (in
 // Unicode's composed form NFC), all other characters become '_'. A reserved identifier gets the
 // suffix '_'. Two names may get the same spelling.
-func spell(name string, reserved map[string]bool) string {
-	if len(name) <= maxKept && !reserved[name] && isIdentifier(name) {
+func spell(name string, reserved *lazily.Set) string {
+	if len(name) <= maxKept && !reserved.Has(name) && isIdentifier(name) {
 		return name
 	}
 	if len(name) > maxKept {
@@ -100,7 +100,7 @@ func spell(name string, reserved map[string]bool) string {
 	if s == "" {
 		s = "_"
 	}
-	for reserved[s] {
+	for reserved.Has(s) {
 		s += "_"
 	}
 	return s

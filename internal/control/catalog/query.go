@@ -33,9 +33,9 @@ func (x *index) parse(query string, t tuning) []queryTerm {
 				continue
 			}
 		}
-		if w := list[i]; !stopWords()[w] && !slices.Contains(list[:i], w) {
+		if w := list[i]; !stopWords.Has(w) && !slices.Contains(list[:i], w) {
 			q := x.term(stems[i], w, t)
-			if weakWords()[w] {
+			if weakWords.Has(w) {
 				q.weight *= t.Weak
 			}
 			out = append(out, q)

@@ -152,7 +152,7 @@ func compileSchema(raw json.RawMessage, ours bool) (compiled *jsonschema.Schema,
 
 var draftURI = lazily.Regexp(`^https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?$`)
 
-func knownDraft(uri string) bool { return draftURI().MatchString(uri) }
+func knownDraft(uri string) bool { return draftURI.Get().MatchString(uri) }
 
 // noLoader rejects every URL: references must stay inside the schema.
 type noLoader struct{}

@@ -286,7 +286,7 @@ func (c *Catalog) assemble(sources map[string]*upstream, old *View) *View {
 		forms:       &lazyForms{},
 	}
 	names := slices.Sorted(maps.Keys(sources))
-	spaces := safeNames(names, reservedNamespaces())
+	spaces := safeNames(names, reservedNamespaces)
 	var all []*upstream
 	for i, name := range names {
 		u := *sources[name]

@@ -32,7 +32,7 @@ func newWithheld(s Source) []*withheldTool {
 	for i, w := range out {
 		names[i] = w.tool.Name
 	}
-	for i, member := range safeNames(names, reservedMembers()) {
+	for i, member := range safeNames(names, reservedMembers) {
 		out[i].member = member
 	}
 	return out

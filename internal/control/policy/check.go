@@ -281,18 +281,18 @@ func (r *rule) convertError(f File, err error, arguments string) (problems []Pro
 			continue
 		}
 		at := ""
-		if m := ticked().FindStringSubmatch(msg); m != nil {
+		if m := ticked.Get().FindStringSubmatch(msg); m != nil {
 			at = m[1][strings.LastIndexByte(m[1], '.')+1:]
 		}
 		switch {
-		case unsafe().MatchString(msg):
-			path := unsafe().FindStringSubmatch(msg)[1]
+		case unsafe.Get().MatchString(msg):
+			path := unsafe.Get().FindStringSubmatch(msg)[1]
 			base := "context." + path
 			if i := strings.LastIndexByte(base, '.'); i > 0 {
 				msg = fmt.Sprintf("%s may be missing: test for it first, with `%s has %s && ...`",
 					base, base[:i], base[i+1:])
 			}
-		case lacks().MatchString(msg):
+		case lacks.Get().MatchString(msg):
 			msg += suggestName(at, attributes)
 		}
 		problems = append(problems, r.newProblem(f, at, "%s", msg))
@@ -306,8 +306,8 @@ func (r *rule) convertError(f File, err error, arguments string) (problems []Pro
 func checkerMessages(all []error) []string {
 	types := map[string][]string{} // messages by their text without the type
 	for _, err := range all {
-		msg := inAction().ReplaceAllString(oneLine(err.Error()), "")
-		short := onType().ReplaceAllString(msg, "")
+		msg := inAction.Get().ReplaceAllString(oneLine(err.Error()), "")
+		short := onType.Get().ReplaceAllString(msg, "")
 		types[short] = append(types[short], msg)
 	}
 	var out []string

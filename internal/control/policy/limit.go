@@ -58,7 +58,7 @@ func ofCalls(b tool.Bound) bool {
 
 // boundOf parses one limit.
 func boundOf(text string) (tool.Bound, error) {
-	m := limitText().FindStringSubmatch(text)
+	m := limitText.Get().FindStringSubmatch(text)
 	if m == nil {
 		return tool.Bound{}, tool.Errorf(tool.Invalid, `invalid limit %q: write one like "calls: 10 per 1m", `+
 			`"concurrent: 2" or "calls: 100 per 1h for each tool"`, clipText(text))

@@ -141,7 +141,7 @@ func parseFile(f File) (cedar.PolicyList, *Problem) {
 	if err == nil {
 		return list, nil
 	}
-	m := parserPlace().FindStringSubmatch(oneLine(err.Error()))
+	m := parserPlace.Get().FindStringSubmatch(oneLine(err.Error()))
 	if m == nil {
 		return nil, &Problem{File: f.Name, Message: oneLine(err.Error())}
 	}

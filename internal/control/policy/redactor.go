@@ -309,10 +309,10 @@ func decodeForms(s string) (out []string) {
 			out = append(out, t)
 		}
 	}
-	if strings.IndexByte(s, '\\') >= 0 && escape().MatchString(s) {
-		add(decodeEscapes(escape(), s))
+	if strings.IndexByte(s, '\\') >= 0 && escape.Get().MatchString(s) {
+		add(decodeEscapes(escape.Get(), s))
 	}
-	if strings.IndexByte(s, '%') >= 0 && percent().MatchString(s) {
+	if strings.IndexByte(s, '%') >= 0 && percent.Get().MatchString(s) {
 		if t, err := url.PathUnescape(s); err == nil {
 			add(t)
 		}
@@ -320,7 +320,7 @@ func decodeForms(s string) (out []string) {
 	if strings.IndexByte(s, '&') >= 0 {
 		add(html.UnescapeString(s))
 	}
-	if len(s) < minEncoded || !base64Pieces().MatchString(s) {
+	if len(s) < minEncoded || !base64Pieces.Get().MatchString(s) {
 		return out
 	}
 	for piece := range strings.SplitSeq(strings.Join(strings.Fields(s), ""), ".") { // the parts of a JWT

@@ -158,7 +158,7 @@ func (s *Sheet) withholdBlock(p *json.RawMessage, mime string, base64 int) {
 		return
 	}
 	about := ""
-	if mediaType().MatchString(mime) {
+	if mediaType.Get().MatchString(mime) {
 		about = " (" + mime + ")"
 	}
 	text := fmt.Sprintf("[a file%s of %d bytes was omitted: it can't be checked for personal data; privacy.binaries: "+

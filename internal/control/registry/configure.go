@@ -205,7 +205,7 @@ var runNames = lazily.Regexp(`(?i)^(PATH|PATHEXT|SHELL|COMSPEC|ENV|BASH_ENV|IFS|
 	`PYTHON.*|UV_.*|PIP_.*|DOCKER_.*|CONTAINER_.*|GIT_.*|SSL_.*|HTTPS?_PROXY|ALL_PROXY|NO_PROXY|` +
 	`XDG_.*|JAVA_.*|PERL.*|RUBY.*)$`)
 
-func changesRun(name string) bool { return runNames().MatchString(name) }
+func changesRun(name string) bool { return runNames.Get().MatchString(name) }
 
 // buildArguments returns the arguments of a command.
 func (b *builder) buildArguments(specs []Argument) (out []string) {
@@ -271,7 +271,7 @@ func (b *builder) buildRemote(t *Transport) (*Definition, error) {
 	}
 	d.URL = b.fillTemplate("the address", t.URL, t.Variables)
 	// Secrets have names now, so this checks the address as it is, but for their values.
-	if plain := strings.ReplaceAll(references().ReplaceAllString(d.URL, "x"), "$${", "${"); b.problem == nil {
+	if plain := strings.ReplaceAll(references.Get().ReplaceAllString(d.URL, "x"), "$${", "${"); b.problem == nil {
 		u, err := ParseAddress(plain)
 		if err != nil {
 			b.failWith("its address %q can't be used: %w", cleanText(plain, 100), err)
@@ -316,7 +316,7 @@ func (b *builder) fillTemplate(what, text string, vars map[string]Input) string 
 		out.WriteString(part)
 	}
 	last := 0
-	for _, at := range inBraces().FindAllStringSubmatchIndex(text, -1) {
+	for _, at := range inBraces.Get().FindAllStringSubmatchIndex(text, -1) {
 		name := text[at[2]:at[3]]
 		in, ok := vars[name]
 		if !ok {
@@ -406,10 +406,11 @@ var notInNames = lazily.Regexp(`[^A-Za-z0-9_]+`)
 // nameSecret returns the name of the secret for a setting. If the setting has a common name, such
 // as TOKEN, the server's name is put before it.
 func nameSecret(name string, s *Server) string {
-	clean := strings.ToUpper(strings.Trim(notInNames().ReplaceAllString(name, "_"), "_"))
+	clean := strings.ToUpper(strings.Trim(notInNames.Get().ReplaceAllString(name, "_"), "_"))
 	if slices.Contains([]string{"", "AUTHORIZATION", "API_KEY", "APIKEY", "TOKEN", "KEY", "SECRET", "PASSWORD",
 		"X_API_KEY", "ACCESS_TOKEN"}, clean) {
-		clean = strings.ToUpper(strings.Trim(notInNames().ReplaceAllString(s.ShortName(), "_"), "_")) + "_" + clean
+		server := strings.Trim(notInNames.Get().ReplaceAllString(s.ShortName(), "_"), "_")
+		clean = strings.ToUpper(server) + "_" + clean
 	}
 	clean = strings.Trim(clean, "_")
 	if clean[0] >= '0' && clean[0] <= '9' {

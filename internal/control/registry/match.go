@@ -444,7 +444,7 @@ func compileTemplate(text string, pattern func(name, before string) string) *reg
 	var b strings.Builder
 	b.WriteString(`^`)
 	last := 0
-	for _, at := range inBraces().FindAllStringSubmatchIndex(text, -1) {
+	for _, at := range inBraces.Get().FindAllStringSubmatchIndex(text, -1) {
 		b.WriteString(regexp.QuoteMeta(text[last:at[0]]))
 		b.WriteString(pattern(text[at[2]:at[3]], text[:at[0]]))
 		last = at[1]
@@ -461,7 +461,7 @@ func (t *Transport) matchURL(text string) bool {
 		return false
 	}
 	template := t.URL
-	if !inBraces().MatchString(template) {
+	if !inBraces.Get().MatchString(template) {
 		if template, err = normalizeAddress(template); err != nil {
 			return false
 		}

@@ -42,7 +42,7 @@ type wireServer struct {
 
 // FetchServer returns the server with a name, in a version or, if that is empty, the latest one.
 func (r *Registry) FetchServer(ctx context.Context, name, version string) (*Server, error) {
-	if !serverNames().MatchString(name) {
+	if !serverNames.Get().MatchString(name) {
 		return nil, tool.Errorf(tool.Invalid, "%q is not the name of a server in a registry: they are like "+
 			"io.github.user/weather; `biplane registry search` finds them", cleanText(name, 100))
 	}

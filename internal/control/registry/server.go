@@ -123,7 +123,7 @@ func (s *Server) CleanSummary() string { return cleanText(s.Description, 200) }
 
 // checkServer returns the problems of a description.
 func (s *Server) checkServer() error {
-	if len(s.Name) > 200 || !serverNames().MatchString(s.Name) {
+	if len(s.Name) > 200 || !serverNames.Get().MatchString(s.Name) {
 		return fmt.Errorf("invalid name %q: a server's name is like io.github.user/weather", cleanText(s.Name, 100))
 	}
 	if len(s.Packages) > maxPackages || len(s.Remotes) > maxPackages {
@@ -155,17 +155,19 @@ func (p *Package) checkPackage() error {
 		return fmt.Errorf("it has more than %d arguments and variables", maxInputs)
 	}
 	var names = map[string]bool{
-		"npm": npmNames().MatchString(p.Identifier), "pypi": pypiNames().MatchString(p.Identifier),
-		"oci": imageNames().MatchString(cutImage(p.Identifier).name),
+		"npm": npmNames.Get().MatchString(p.Identifier), "pypi": pypiNames.Get().MatchString(p.Identifier),
+		"oci": imageNames.Get().MatchString(cutImage(p.Identifier).name),
 	}
 	if valid, ok := names[p.RegistryType]; ok && (!valid || len(p.Identifier) > 300) {
 		return fmt.Errorf("invalid name of a package %q", cleanText(p.Identifier, 100))
 	}
-	if v := p.Version; v != "" && (!versionTexts().MatchString(v) || len(v) > 255 || strings.EqualFold(v, "latest")) {
+	if v := p.Version; v != "" &&
+		(!versionTexts.Get().MatchString(v) || len(v) > 255 || strings.EqualFold(v, "latest")) {
 		return fmt.Errorf("invalid version %q: it must be one version", cleanText(v, 100))
 	}
 	if i := cutImage(p.Identifier); p.RegistryType == "oci" &&
-		(i.tag != "" && !versionTexts().MatchString(i.tag) || i.digest != "" && !digests().MatchString(i.digest)) {
+		(i.tag != "" && !versionTexts.Get().MatchString(i.tag) ||
+			i.digest != "" && !digests.Get().MatchString(i.digest)) {
 		return fmt.Errorf("invalid image %q", cleanText(p.Identifier, 100))
 	}
 	for _, a := range append(p.RuntimeArguments[:len(p.RuntimeArguments):len(p.RuntimeArguments)],
@@ -173,7 +175,7 @@ func (p *Package) checkPackage() error {
 		if a.Type != "positional" && a.Type != "named" {
 			return fmt.Errorf("invalid type of an argument %q", cleanText(a.Type, 40))
 		}
-		if a.Type == "named" && !flagNames().MatchString(a.Name) {
+		if a.Type == "named" && !flagNames.Get().MatchString(a.Name) {
 			return fmt.Errorf("invalid name of an argument %q", cleanText(a.Name, 100))
 		}
 		if err := a.checkTexts(); err != nil {
@@ -181,7 +183,7 @@ func (p *Package) checkPackage() error {
 		}
 	}
 	for _, e := range p.Environment {
-		if !variables().MatchString(e.Name) || len(e.Name) > 200 {
+		if !variables.Get().MatchString(e.Name) || len(e.Name) > 200 {
 			return fmt.Errorf("invalid name of an environment variable %q", cleanText(e.Name, 100))
 		}
 		if err := e.checkTexts(); err != nil {
@@ -199,7 +201,7 @@ func (t *Transport) checkRemote() error {
 		return fmt.Errorf("its address has more than %d characters", maxText)
 	}
 	for _, h := range t.Headers {
-		if !headerNames().MatchString(h.Name) || len(h.Name) > 200 {
+		if !headerNames.Get().MatchString(h.Name) || len(h.Name) > 200 {
 			return fmt.Errorf("invalid name of a header %q", cleanText(h.Name, 100))
 		}
 		if err := h.checkTexts(); err != nil {

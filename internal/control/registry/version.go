@@ -134,7 +134,7 @@ func (r versionRange) hasVersion(text string) bool {
 // approvesVersion reports whether a version of a package is approved: the one that its description
 // states, or one in the range.
 func (e *Entry) approvesVersion(stated, version string) bool {
-	if version != "" && !versionTexts().MatchString(version) { // an address, a folder or another package
+	if version != "" && !versionTexts.Get().MatchString(version) { // an address, a folder or another package
 		return false
 	}
 	if e.Versions == "" {

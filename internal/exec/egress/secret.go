@@ -58,7 +58,7 @@ func (c *Client) insertSecrets(r *http.Request) (*mask.Masker, error) {
 				continue
 			}
 			var failure error
-			out := placeholders().ReplaceAllStringFunc(plain, func(p string) string {
+			out := placeholders.Get().ReplaceAllStringFunc(plain, func(p string) string {
 				value, err := c.resolveSecret(r, http.CanonicalHeaderKey(name), strings.TrimPrefix(p, placeholderStart))
 				if err != nil {
 					failure = err

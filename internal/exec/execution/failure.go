@@ -74,12 +74,12 @@ func reword(p *program.Program, f *Failure) {
 	if f.Line > 0 {
 		name = p.NameAt(f.Line, f.Column)
 	}
-	switch m := noProperty().FindStringSubmatch(f.Message); {
+	switch m := noProperty.Get().FindStringSubmatch(f.Message); {
 	case f.Message == "TypeError: not a function" && name != "":
 		f.Message = "TypeError: " + name + " is not a function"
 	case m != nil:
 		f.Message = "TypeError: " + m[1] + " is not iterable"
-	case strings.HasPrefix(f.Message, "SyntaxError: unexpected token") && parsesJSON().MatchString(f.Frame):
+	case strings.HasPrefix(f.Message, "SyntaxError: unexpected token") && parsesJSON.Get().MatchString(f.Frame):
 		f.Message += " in JSON"
 	}
 	// Python includes the position of what it can't compile in the message.
@@ -135,7 +135,7 @@ func hint(message string, p *program.Program) string {
 	case strings.HasPrefix(message, "TypeError: cannot read property"), strings.HasPrefix(message, "KeyError: no key"):
 		return "a result may have a different shape than expected: return a small part of it to see"
 	}
-	m := notDefined().FindStringSubmatch(message)
+	m := notDefined.Get().FindStringSubmatch(message)
 	if m == nil {
 		return ""
 	}

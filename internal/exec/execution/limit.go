@@ -52,7 +52,7 @@ const parserFull = "the text nests too deeply"
 // this one was not caught.
 func (f *Failure) setLimit(g *sandbox.GuestError) {
 	limit := ""
-	switch m := limitHead().FindStringSubmatch(g.Message); {
+	switch m := limitHead.Get().FindStringSubmatch(g.Message); {
 	case m != nil && m[1] == g.Kind:
 		f.Limit, f.Message = m[2], g.Message[len(m[0]):]
 		return
@@ -66,7 +66,7 @@ func (f *Failure) setLimit(g *sandbox.GuestError) {
 	case strings.Contains(g.Message, "Maximum call stack size exceeded"), g.Name == "InternalError" &&
 		strings.Contains(g.Message, "stack overflow"), g.Name == "RecursionError":
 		limit, f.Message = StackLimit, "the program reached its stack limit: recurse less deeply, or use a loop"
-	case (g.Name == "Error" || g.Name == "OSError") && spaceErrors().MatchString(g.Message):
+	case (g.Name == "Error" || g.Name == "OSError") && spaceErrors.Get().MatchString(g.Message):
 		limit = FilesLimit
 	}
 	if limit != "" {

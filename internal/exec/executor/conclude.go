@@ -148,7 +148,7 @@ func (l *lastResults) explainUndefined(p *program.Program, e *execution.Executio
 	}
 	lines := strings.Split(p.Source, "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
-		if enveloped().MatchString(lines[i]) {
+		if enveloped.Get().MatchString(lines[i]) {
 			return l.shapeHint(&execution.Failure{Line: i + 1, Message: "TypeError: undefined"}, p.Source, "")
 		}
 	}

@@ -93,7 +93,7 @@ var shortened = lazily.Regexp(`… \((\d{1,9}) more characters\)$`)
 
 // cutAway returns how many characters the guest truncated from a text that it logged.
 func cutAway(line string) int {
-	m := shortened().FindStringSubmatch(text.Tail(line, 64))
+	m := shortened.Get().FindStringSubmatch(text.Tail(line, 64))
 	if m == nil {
 		return 0
 	}

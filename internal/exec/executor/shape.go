@@ -50,7 +50,7 @@ var (
 
 // shapeHint describes the result on which a program failed; empty if it is unknown.
 func (l *lastResults) shapeHint(f *execution.Failure, source, name string) string {
-	if len(l.by) == 0 || f.Line == 0 || !misshapen().MatchString(f.Message) {
+	if len(l.by) == 0 || f.Line == 0 || !misshapen.Get().MatchString(f.Message) {
 		return ""
 	}
 	lines := strings.Split(source, "\n")
@@ -62,7 +62,8 @@ func (l *lastResults) shapeHint(f *execution.Failure, source, name string) strin
 		return ""
 	}
 	path := ""
-	for i, ident := range append([]string{identifier().FindString(name)}, identifier().FindAllString(line, 40)...) {
+	first := identifier.Get().FindString(name)
+	for i, ident := range append([]string{first}, identifier.Get().FindAllString(line, 40)...) {
 		if path = l.traceVariable(ident, before, 3); path != "" {
 			break
 		}
@@ -72,7 +73,7 @@ func (l *lastResults) shapeHint(f *execution.Failure, source, name string) strin
 			}
 		}
 	}
-	if path == "" && len(l.by) == 1 && unwrapping().MatchString(line) {
+	if path == "" && len(l.by) == 1 && unwrapping.Get().MatchString(line) {
 		for path = range l.by {
 		}
 	}
@@ -81,7 +82,7 @@ func (l *lastResults) shapeHint(f *execution.Failure, source, name string) strin
 	}
 	shape, _ := values.Outline(l.by[path])
 	text := path + " returned " + text.Cut(shape, 600) + ". Results come unwrapped: use this value as it is"
-	if unwrapping().MatchString(line) {
+	if unwrapping.Get().MatchString(line) {
 		text += ", without .content, .structuredContent, .text, JSON.parse or json.loads"
 	}
 	return text
@@ -92,7 +93,8 @@ func (l *lastResults) findLastPath(text string) (found string) {
 	at := -1
 	for path := range l.by {
 		i := strings.LastIndex(text, path)
-		if i < 0 || i <= at || i+len(path) < len(text) && identifier().MatchString(text[i+len(path):i+len(path)+1]) {
+		if i < 0 || i <= at ||
+			i+len(path) < len(text) && identifier.Get().MatchString(text[i+len(path):i+len(path)+1]) {
 			continue
 		}
 		found, at = path, i
@@ -101,13 +103,12 @@ func (l *lastResults) findLastPath(text string) (found string) {
 }
 
 // notValues are words of both languages that are not names of values.
-var notValues = map[string]bool{"await": true, "const": true, "let": true, "var": true, "for": true, "of": true,
-	"in": true, "return": true, "new": true, "tools": true}
+var notValues = lazily.Words(`await const let var for of in return new tools`)
 
 // traceVariable returns the tool whose result is assigned to a variable, as far as the source
 // shows; empty if unknown.
 func (l *lastResults) traceVariable(name, before string, steps int) string {
-	if name == "" || steps == 0 || notValues[name] {
+	if name == "" || steps == 0 || notValues.Has(name) {
 		return ""
 	}
 	q := regexp.QuoteMeta(name)
@@ -123,8 +124,8 @@ func (l *lastResults) traceVariable(name, before string, steps int) string {
 		if path := l.findLastPath(value); path != "" {
 			return path
 		}
-		for _, next := range identifier().FindAllString(value, 3) {
-			if next == name || notValues[next] {
+		for _, next := range identifier.Get().FindAllString(value, 3) {
+			if next == name || notValues.Has(next) {
 				continue
 			}
 			if path := l.traceVariable(next, before, steps-1); path != "" {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -235,7 +236,7 @@ func (b *bundler) resolveImport(a api.OnResolveArgs) (to, space string, err erro
 		return "", "", fmt.Errorf("there is no file %q in the folder", at)
 	case strings.HasPrefix(spec, "/"):
 		return "", "", fmt.Errorf("%q is an absolute path: import files by paths such as \"./lib.ts\"", spec)
-	case nodeModules[strings.TrimPrefix(spec, "node:")]:
+	case nodeModules.Has(strings.TrimPrefix(spec, "node:")):
 		return spec, "", nil
 	default:
 		return b.findPackage(spec, path.Dir(a.Importer))
@@ -243,14 +244,11 @@ func (b *bundler) resolveImport(a api.OnResolveArgs) (to, space string, err erro
 }
 
 // nodeModules are the Node.js modules that the sandbox has.
-var nodeModules = map[string]bool{
-	"fs": true, "fs/promises": true, "os": true, "buffer": true, "path": true, "path/posix": true,
-	"timers/promises": true, "util": true, "url": true, "crypto": true,
-}
+var nodeModules = lazily.Words(`fs fs/promises os buffer path path/posix timers/promises util url crypto`)
 
 // ownModules are the packages for which Biplane has a module of its own, used when the folder does
 // not contain the package.
-var ownModules = map[string]bool{"biplane": true, "@biplane/tools": true, "zod": true, "zod/v3": true, "zod/v4": true}
+var ownModules = lazily.Words(`biplane @biplane/tools zod zod/v3 zod/v4`)
 
 // findFile returns the file at a path, whose ending an import may omit or write as that of the
 // compiled file.

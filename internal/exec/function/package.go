@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // A manifest is the part of a package.json that determines what an import means.
@@ -34,7 +36,7 @@ func (b *bundler) findPackage(spec, dir string) (to, space string, err error) {
 			break
 		}
 	}
-	if ownModules[spec] {
+	if ownModules.Has(spec) {
 		return spec, ownSpace, nil
 	}
 	return "", "", fmt.Errorf("there is no package %q in the folder's node_modules; without packages a tool can "+
@@ -73,7 +75,7 @@ func (b *bundler) packageFile(home, sub string) (string, error) {
 }
 
 // conditions are the keys of package.json's exports that apply, as in a bundler for browsers.
-var conditions = map[string]bool{"import": true, "module": true, "default": true}
+var conditions = lazily.Words(`import module default`)
 
 // exportTarget returns what the exports of a package.json map a subpath to, or "".
 func exportTarget(exports json.RawMessage, sub string) string {
@@ -132,7 +134,7 @@ func conditionTarget(raw json.RawMessage, depth int) string {
 		if err != nil || d.Decode(&v) != nil {
 			return ""
 		}
-		if key, _ := k.(string); conditions[key] {
+		if key, _ := k.(string); conditions.Has(key) {
 			if t := conditionTarget(v, depth+1); t != "" {
 				return t
 			}

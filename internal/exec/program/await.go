@@ -4,6 +4,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/exec/program/check"
 )
 
@@ -17,7 +18,7 @@ const awaitNote = "tool calls return promises; this program awaits none of them,
 	"write await"
 
 // promiseWords are words used by programs that handle promises.
-var promiseWords = map[string]bool{"await": true, "async": true, "then": true, "Promise": true, "finally": true}
+var promiseWords = lazily.Words(`await async then Promise finally`)
 
 // standsStill reports whether a program may be written for blocking calls.
 func standsStill(source string) bool {
@@ -30,7 +31,8 @@ func standsStill(source string) bool {
 		if t.list[i].kind != word {
 			continue
 		}
-		if w := t.text(i); promiseWords[w] && (w != "finally" || t.is(i-1, ".")) || w == "catch" && t.is(i-1, ".") {
+		if w := t.text(i); promiseWords.Has(w) && (w != "finally" || t.is(i-1, ".")) ||
+			w == "catch" && t.is(i-1, ".") {
 			return false
 		}
 	}

@@ -358,7 +358,7 @@ func (p *Program) InModule(stack string) (at Place, ok bool) {
 	if p.bundled != nil && (p.bundled.Python || p.bundled.Shell) {
 		return p.bundled.locateFrame(stack)
 	}
-	for _, m := range stackPlace().FindAllStringSubmatch(stack, 200) {
+	for _, m := range stackPlace.Get().FindAllStringSubmatch(stack, 200) {
 		l, _ := strconv.Atoi(m[1])
 		c, _ := strconv.Atoi(m[2])
 		if _, _, own := p.Position(l, c); own {
@@ -399,8 +399,8 @@ func (p *Program) Rewrite(s string) string {
 	if !strings.Contains(s, "("+FileName+":") {
 		return s
 	}
-	return stackFrame().ReplaceAllStringFunc(s, func(frame string) string {
-		m := stackFrame().FindStringSubmatch(frame)
+	return stackFrame.Get().ReplaceAllStringFunc(s, func(frame string) string {
+		m := stackFrame.Get().FindStringSubmatch(frame)
 		line, _ := strconv.Atoi(m[2]) // at most nine digits
 		col, _ := strconv.Atoi(m[3])
 		if l, c, ok := p.Position(line, col); ok {

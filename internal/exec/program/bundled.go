@@ -108,7 +108,7 @@ var pythonFrame = lazily.Regexp(`File "([^"\n]{1,300})", line (\d{1,9})(?:, colu
 
 // locateFrame returns the innermost frame of a Python traceback that is in a file of the bundle.
 func (b *bundled) locateFrame(stack string) (at Place, ok bool) {
-	for _, m := range slices.Backward(pythonFrame().FindAllStringSubmatch(stack, 200)) {
+	for _, m := range slices.Backward(pythonFrame.Get().FindAllStringSubmatch(stack, 200)) {
 		text, known := b.Sources[m[1]]
 		if !known {
 			continue

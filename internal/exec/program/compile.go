@@ -119,9 +119,9 @@ var (
 func dialect(t *tokens) string {
 	head := t.s[:min(len(t.s), 16<<10)]
 	switch {
-	case jsxTag().MatchString(head):
+	case jsxTag.Get().MatchString(head):
 		return "JSX is not available here; build strings or objects instead"
-	case pythonic().MatchString(head):
+	case pythonic.Get().MatchString(head):
 		return "this looks like Python: set language to \"python\", or write the program in TypeScript"
 	}
 	return ""

@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -20,15 +19,30 @@ type Clients interface {
 	WriteClient(who tool.Principal, name string, uses func(function string) bool) (source string, names []string)
 }
 
-// compilers maps the compiled languages to the names that their programs run under.
-var compilers = map[string]string{"go": "program.go", "rust": "program.rs", "java": "Program.java"}
-
-// compiledPlace matches a position in a compiler's message or a stack trace.
-var compiledPlace = map[string]func() *regexp.Regexp{
-	"go":   lazily.Regexp(`program\.go:(\d{1,9})(?::(\d{1,9}))?`),
-	"rust": lazily.Regexp(`program\.rs:(\d{1,9})(?::(\d{1,9}))?`),
-	"java": lazily.Regexp(`[\p{L}\p{N}_]+\.java:(\d{1,9})(?::(\d{1,9}))?`),
+// A compiler is the compiler of a language.
+type compiler struct {
+	program string          // the name that its programs run under
+	place   *lazily.Pattern // matches a position in its messages and in stack traces
 }
+
+// compilerOf returns the compiler of a language; nil if programs in it are not compiled.
+func compilerOf(language string) *compiler {
+	switch language {
+	case "go":
+		return &goCompiler
+	case "rust":
+		return &rustCompiler
+	case "java":
+		return &javaCompiler
+	}
+	return nil
+}
+
+var (
+	goCompiler   = compiler{"program.go", lazily.Regexp(`program\.go:(\d{1,9})(?::(\d{1,9}))?`)}
+	rustCompiler = compiler{"program.rs", lazily.Regexp(`program\.rs:(\d{1,9})(?::(\d{1,9}))?`)}
+	javaCompiler = compiler{"Program.java", lazily.Regexp(`[\p{L}\p{N}_]+\.java:(\d{1,9})(?::(\d{1,9}))?`)}
+)
 
 // prepareForCompiler prepares a program in a compiled language. Its compiler checks it.
 func (p *Preparer) prepareForCompiler(q Request, language string) (*Program, *Error) {
@@ -36,16 +50,17 @@ func (p *Preparer) prepareForCompiler(q Request, language string) (*Program, *Er
 	if e != nil {
 		return nil, e
 	}
-	prog := &Program{Runtime: language, Code: code, Name: compilers[language], Source: q.Source,
-		traced: &traced{source: newLineTable(q.Source, plainLines), place: compiledPlace[language]()}}
+	c := compilerOf(language)
+	prog := &Program{Runtime: language, Code: code, Name: c.program, Source: q.Source,
+		traced: &traced{source: newLineTable(q.Source, plainLines), place: c.place.Get()}}
 	switch language {
 	case "java":
 		prog.Name = mainClass(code) + ".java"
-		if m := javaPackage().FindStringSubmatch(maskJava(code)); m != nil {
+		if m := javaPackage.Get().FindStringSubmatch(maskJava(code)); m != nil {
 			prog.Name = strings.ReplaceAll(m[1], ".", "/") + "/" + prog.Name
 		}
 	case "go":
-		if !goPackage().MatchString(code) {
+		if !goPackage.Get().MatchString(code) {
 			prog.Code = "package main; " + code // on the first line, so that the numbers stay the same
 		}
 		if prog.Files, e = p.writeClients(q.Principal, prog.Code); e != nil {
@@ -108,7 +123,7 @@ func usesOf(code string, i *ast.ImportSpec, name string) func(string) bool {
 		return func(string) bool { return name == "." }
 	}
 	used := map[string]bool{}
-	for _, m := range goUse().FindAllStringSubmatch(code, -1) {
+	for _, m := range goUse.Get().FindAllStringSubmatch(code, -1) {
 		if m[1] == name {
 			used[m[2]] = true
 		}
@@ -131,7 +146,7 @@ var javaType = lazily.Regexp(`\b(public\s+)?(?:(?:final|abstract|sealed|strictfp
 func mainClass(code string) string {
 	first, depth, from := "", 0, 0
 	top := maskJava(code)
-	for _, at := range javaType().FindAllStringSubmatchIndex(top, -1) {
+	for _, at := range javaType.Get().FindAllStringSubmatchIndex(top, -1) {
 		depth += strings.Count(top[from:at[0]], "{") - strings.Count(top[from:at[0]], "}")
 		from = at[0]
 		if depth > 0 {
@@ -158,4 +173,4 @@ var javaPackage = lazily.Regexp(`(?m)^[ \t]*package\s+([\w.]+)\s*;`)
 var javaText = lazily.Regexp(`(?s)//[^\n]*|/\*.*?\*/|"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'`)
 
 // maskJava returns a program without its comments and literals.
-func maskJava(code string) string { return javaText().ReplaceAllString(code, " ") }
+func maskJava(code string) string { return javaText.Get().ReplaceAllString(code, " ") }

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // The compiler folds constants like -1, !0, typeof "a" or "a" + "b". It then omits statements that
@@ -11,10 +13,7 @@ import (
 // constant.
 
 // constantWords are names and operators that are constant, or keep their operand constant.
-var constantWords = map[string]bool{
-	"true": true, "false": true, "null": true, "undefined": true, "NaN": true, "Infinity": true, "typeof": true,
-	"void": true,
-}
+var constantWords = lazily.Words(`true false null undefined NaN Infinity typeof void`)
 
 // lastConstant returns the index of the first token of a program's last statement, if that is a
 // constant that the compiler omits, or -1.
@@ -83,7 +82,7 @@ func isConstant(t *tokens, i int) bool {
 	case number, str:
 		return true
 	case word:
-		return constantWords[t.text(i)]
+		return constantWords.Has(t.text(i))
 	case punct:
 		return !strings.ContainsAny(t.text(i), ";.@#") &&
 			(!strings.HasSuffix(t.text(i), "=") || isComparison(t.text(i))) &&

@@ -1,5 +1,7 @@
 package program
 
+import "github.com/biplane-dev/biplane/internal/base/lazily"
+
 // A tally holds the counts that tooDeep bounds. Those of a level are subtracted when the level
 // ends.
 type tally struct {
@@ -100,9 +102,9 @@ func (d *depth) levelAt(i int) level {
 	next := t.after(i) // after the matching bracket
 	switch {
 	case c == '(':
-		l.names = (t.is(next, "{") || t.is(next, "=>") || t.is(next, ":")) && !headerWords[t.text(i-1)] &&
+		l.names = (t.is(next, "{") || t.is(next, "=>") || t.is(next, ":")) && !headerWords.Has(t.text(i-1)) &&
 			!t.is(i-1, "catch")
-	case declarators[t.text(i-1)], t.is(next, "="), t.is(next, "of"), t.is(next, "in"):
+	case declarators.Has(t.text(i - 1)), t.is(next, "="), t.is(next, "of"), t.is(next, "in"):
 		l.names = true
 	case t.is(next, ","), t.is(next, ":"), next < len(t.list) && t.list[next].kind == shut:
 		l.names = d.top().names || d.top().declares
@@ -111,14 +113,12 @@ func (d *depth) levelAt(i int) level {
 }
 
 // declarators are the words before a declared name.
-var declarators = map[string]bool{"const": true, "let": true, "var": true, "class": true, "function": true,
-	"enum":   true,
-	"import": true, "export": true, "as": true, "namespace": true, "*": true}
+var declarators = lazily.Words(`const let var class function enum import export as namespace *`)
 
 // sloppyWords are words that strict code can't use everywhere. The compiler may scan the whole text
 // for each use.
-var sloppyWords = map[string]bool{"with": true, "delete": true, "implements": true, "package": true, "private": true,
-	"protected": true, "public": true, "static": true, "eval": true, "arguments": true, "__proto__": true}
+var sloppyWords = lazily.Words(`
+	with delete implements package private protected public static eval arguments __proto__`)
 
 // declaredAgain reports whether token i is a name at a place of declaration that was at such a
 // place before. It also reports other tokens for which the compiler may scan the whole text.
@@ -132,7 +132,7 @@ func (d *depth) declaredAgain(i int, l *level) bool {
 		return octal(s)
 	case tok.kind != word:
 		return false
-	case sloppyWords[s]:
+	case sloppyWords.Has(s):
 		return true
 	case s == "let":
 		l.declares = true
@@ -144,7 +144,8 @@ func (d *depth) declaredAgain(i int, l *level) bool {
 		return false
 	}
 	first := i > 0 && (t.list[i-1].kind == open || t.is(i-1, ",") || t.is(i-1, ":") || t.is(i-1, "..."))
-	if s[0] != '#' && !(i > 0 && declarators[t.text(i-1)]) && !(first && (l.names || l.declares) && !t.is(i+1, ":")) {
+	if s[0] != '#' && !(i > 0 && declarators.Has(t.text(i-1))) &&
+		!(first && (l.names || l.declares) && !t.is(i+1, ":")) {
 		return false
 	}
 	before := d.seen[s]
@@ -181,13 +182,12 @@ func (d *depth) ends(i int) bool {
 		return l.list
 	case l.brace && t.is(i, ":") && i > 1 && (t.is(i-2, ",") || t.is(i-2, "{")):
 		return true // a key
-	case prev.kind == shut && t.is(i-1, "}") && tok.kind == word && !infixWords[t.text(i)]:
+	case prev.kind == shut && t.is(i-1, "}") && tok.kind == word && !infixWords.Has(t.text(i)):
 		return true // a block and the next statement, or a member and the next
 	}
-	starts := tok.kind == word && !infixWords[t.text(i)] || tok.kind == str || tok.kind == number
+	starts := tok.kind == word && !infixWords.Has(t.text(i)) || tok.kind == str || tok.kind == number
 	return tok.nl && prev.operand && starts // the line ends the statement
 }
 
 // infixWords continue an expression.
-var infixWords = map[string]bool{"instanceof": true, "in": true, "of": true, "as": true, "satisfies": true,
-	"extends": true, "is": true, "from": true}
+var infixWords = lazily.Words(`instanceof in of as satisfies extends is from`)

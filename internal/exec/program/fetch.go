@@ -18,7 +18,7 @@ var fetchWord = lazily.Regexp(`\bfetch\b`)
 
 // leadCode returns the code to prepend to a program, and its number of lines.
 func leadCode(code string) (text string, lines int) {
-	if !strings.Contains(code, "fetch") || !fetchWord().MatchString(code) {
+	if !strings.Contains(code, "fetch") || !fetchWord.Get().MatchString(code) {
 		return "", 0
 	}
 	return fetchSource, strings.Count(fetchSource, "\n")

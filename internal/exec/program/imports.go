@@ -32,7 +32,7 @@ var importLine = lazily.Regexp(`(?m)^[ \t]*(?:` +
 // It also finds statements in strings, so the result is only good for a choice that can't break the
 // program.
 func ImportsOf(source string) (out []string) {
-	for _, m := range importLine().FindAllStringSubmatch(source, -1) {
+	for _, m := range importLine.Get().FindAllStringSubmatch(source, -1) {
 		if m[1] != "" {
 			out = append(out, m[1])
 			continue

@@ -19,10 +19,9 @@ import (
 
 // protected are names that are never kept. A program's declarations of them are local, so that
 // later programs can still reach the tools.
-var protected = map[string]bool{"tools": true, "callTool": true, "globalThis": true, "undefined": true, "NaN": true,
-	"Infinity":  true,
-	"arguments": true, "eval": true, "__proto__": true, "__import": true, "__module": true, defaultName: true,
-	valueName: true}
+var protected = lazily.Words(
+	`tools callTool globalThis undefined NaN Infinity arguments eval __proto__ __import __module`,
+	defaultName, valueName)
 
 // A keeper rewrites the top-level declarations of compiled code.
 type keeper struct {
@@ -53,7 +52,7 @@ func (k *keeper) keepable(name string) bool {
 		k.note = name + " is kept only for this program: later programs of the session find the tools under this " +
 			"name. Use another name"
 	}
-	return k.own[name] && !protected[name]
+	return k.own[name] && !protected.Has(name)
 }
 
 // recordName records a name.
@@ -64,7 +63,7 @@ func plainName(name string) string {
 	if !strings.Contains(name, `\u`) {
 		return name
 	}
-	return escaped().ReplaceAllStringFunc(name, func(s string) string {
+	return escaped.Get().ReplaceAllStringFunc(name, func(s string) string {
 		n, err := strconv.ParseUint(strings.Trim(s[2:], "{}"), 16, 32)
 		if err != nil {
 			return s
@@ -185,7 +184,7 @@ func (k *keeper) opensFunction(i int) bool {
 	}
 	at := int(k.list[i-1].match) - 1
 	head := k.text(at)
-	return k.is(at-1, ".") || !(headerWords[head] || head == "catch" || head == "await" && k.is(at-1, "for"))
+	return k.is(at-1, ".") || !(headerWords.Has(head) || head == "catch" || head == "await" && k.is(at-1, "for"))
 }
 
 // declaration rewrites the declaration at token i, which is a statement or in the header of a for.

@@ -134,7 +134,7 @@ func (p *Program) Locate(stack string) (line, col int, ok bool) {
 	if p.traced != nil {
 		return p.traced.locate(stack)
 	}
-	for _, m := range stackPlace().FindAllStringSubmatch(stack, 200) {
+	for _, m := range stackPlace.Get().FindAllStringSubmatch(stack, 200) {
 		l, _ := strconv.Atoi(m[1])
 		c, _ := strconv.Atoi(m[2])
 		if line, col, ok = p.Position(l, c); ok {
@@ -178,8 +178,8 @@ func (p *Program) NameAt(line, col int) string {
 	if col < 1 || col > len(text) {
 		return ""
 	}
-	before, name := string(text[:col-1]), nameAfter().FindString(string(text[col-1:]))
-	chain := dottedBefore().FindString(before)
+	before, name := string(text[:col-1]), nameAfter.Get().FindString(string(text[col-1:]))
+	chain := dottedBefore.Get().FindString(before)
 	if rest := strings.TrimSuffix(before, chain); name == "" || len(chain)+len(name) > maxName ||
 		strings.HasSuffix(rest, ".") || strings.HasSuffix(rest, "]") || strings.HasSuffix(rest, ")") {
 		return ""

@@ -283,7 +283,7 @@ func languageOf(q Request) (string, *Error) {
 	if isShell(head) {
 		return "bash", nil
 	}
-	if mark, info, _ := fenceLine(head, 0, len(head)); mark != "" && compilers[languages[info]] != "" {
+	if mark, info, _ := fenceLine(head, 0, len(head)); mark != "" && compilerOf(languages[info]) != nil {
 		return languages[info], nil
 	}
 	if !strings.Contains(q.Source, "py") {

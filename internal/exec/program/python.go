@@ -37,7 +37,7 @@ func preparePython(q Request, _ string, x *check.Index) (*Program, *Error) {
 		return nil, &Error{Kind: "empty", Message: "the program is empty: send the code to run"}
 	}
 	masked := maskPython(code)
-	if at := script().FindStringIndex(masked); at != nil {
+	if at := script.Get().FindStringIndex(masked); at != nil {
 		e := &Error{Kind: "language",
 			Message: "this looks like TypeScript, but was sent as Python: omit language, or set it to \"typescript\""}
 		e.Line = line + 1 + strings.Count(code[:at[0]], "\n")
@@ -230,7 +230,7 @@ var (
 func checkPython(x *check.Index, masked string, q Request) (found []problem, attempts, declared []string) {
 	uses := map[string][]span{} // calls by name: the ranges of name.member(
 	own := map[string]bool{}    // names used on their own
-	for _, m := range pythonCall().FindAllStringIndex(masked, -1) {
+	for _, m := range pythonCall.Get().FindAllStringIndex(masked, -1) {
 		if before := strings.TrimRight(masked[:m[0]], " \t"); strings.HasSuffix(before, ".") {
 			continue
 		}
@@ -256,7 +256,7 @@ func checkPython(x *check.Index, masked string, q Request) (found []problem, att
 			attempts = append(attempts, path)
 		}
 	}
-	silent := catching().MatchString(masked)
+	silent := catching.Get().MatchString(masked)
 	for _, name := range slices.Sorted(maps.Keys(uses)) {
 		places := uses[name]
 		if own[name] || slices.Contains(q.Declared, name) {

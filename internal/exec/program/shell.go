@@ -22,7 +22,7 @@ func prepareShell(q Request) (*Program, *Error) {
 		return nil, e
 	}
 	prog := &Program{Runtime: "bash", Code: code, Name: ShellName, Source: q.Source,
-		traced: &traced{source: newLineTable(q.Source, plainLines), place: shellPlace()}}
+		traced: &traced{source: newLineTable(q.Source, plainLines), place: shellPlace.Get()}}
 	prog.setFindings(describeFindings(review.ReviewShell(code), prog.traced.source, func(at int) (int, bool) {
 		return sourceOffset(prog.traced.source, code, at, 0, 0), true
 	}))

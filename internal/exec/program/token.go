@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // A kind is the kind of a token. The scanner splits TypeScript and JavaScript into tokens as far as
@@ -181,7 +183,7 @@ func (c *scanner) next() {
 	default:
 		if n := wordLen(c.s[c.i:]); n > 0 {
 			text := c.s[c.i : c.i+n]
-			operand := !operatorWords[text] || c.afterDot() || text == "of" && !c.inFor()
+			operand := !operatorWords.Has(text) || c.afterDot() || text == "of" && !c.inFor()
 			c.emit(word, c.i+n, operand)
 			return
 		}
@@ -205,13 +207,9 @@ func (c *scanner) inFor() bool {
 
 // operatorWords are the words after which an expression starts, so that a '/' starts a regular
 // expression.
-var operatorWords = map[string]bool{"return": true, "typeof": true, "instanceof": true, "in": true,
-	"of": true, "new": true,
-	"delete": true, "void": true, "throw": true, "case": true, "do": true, "else": true, "yield": true, "await": true,
-	"default": true, "extends": true, "if": true, "while": true, "for": true, "with": true, "try": true,
-	"finally": true,
-	"switch":  true, "const": true, "let": true, "var": true, "export": true, "import": true, "function": true,
-	"class": true}
+var operatorWords = lazily.Words(`
+	return typeof instanceof in of new delete void throw case do else yield await default extends if
+	while for with try finally switch const let var export import function class`)
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
@@ -314,7 +312,7 @@ func (c *scanner) open(b byte) {
 	l := c.last()
 	switch b {
 	case '(':
-		br.header = l != nil && l.kind == word && !l.operand && headerWords[c.s[l.start:l.end]]
+		br.header = l != nil && l.kind == word && !l.operand && headerWords.Has(c.s[l.start:l.end])
 		if n := len(c.list); l != nil && l.kind == word && c.s[l.start:l.end] == "await" && n > 1 {
 			br.header = c.tokens.is(n-2, "for")
 		}
@@ -325,7 +323,7 @@ func (c *scanner) open(b byte) {
 	c.emit(open, c.i+1, false)
 }
 
-var headerWords = map[string]bool{"if": true, "while": true, "for": true, "with": true, "switch": true}
+var headerWords = lazily.Words(`if while for with switch`)
 
 // opensBlock reports whether a { after l opens a block or a body, not an object literal. It is a
 // heuristic that works for typical code. It only affects how a '/' directly after the } is read.

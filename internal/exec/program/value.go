@@ -322,7 +322,7 @@ func (v *valuer) isCall(lo, hi int) bool {
 		switch {
 		case v.is(i, "("):
 			i = v.after(i)
-		case v.list[i].kind == word && !operatorWords[v.text(i)], v.is(i, "."), v.is(i, "?."):
+		case v.list[i].kind == word && !operatorWords.Has(v.text(i)), v.is(i, "."), v.is(i, "?."):
 			i++
 		default:
 			return false

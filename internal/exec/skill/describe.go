@@ -39,8 +39,9 @@ func describe(name, source string) Info {
 	}
 	s.Description = firstComment(source)
 	var names []string
-	for _, m := range find().FindAllStringSubmatch(text.Head(source, 256<<10), maxSignatures) {
-		sig := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(spaces().ReplaceAllString(m[1], " ")), "=>"))
+	for _, m := range find.Get().FindAllStringSubmatch(text.Head(source, 256<<10), maxSignatures) {
+		sig := strings.TrimSpace(spaces.Get().ReplaceAllString(m[1], " "))
+		sig = strings.TrimSpace(strings.TrimSuffix(sig, "=>"))
 		s.Signatures = append(s.Signatures, text.Cut(sig, 300))
 		if n := exportName(sig); n != "" {
 			names = append(names, n)
@@ -60,7 +61,7 @@ func describe(name, source string) Info {
 var exportWord = lazily.Regexp(`^(?:async\s+)?(?:function\s*\*?|const|class|def)\s+([\w$]+)`)
 
 func exportName(signature string) string {
-	if m := exportWord().FindStringSubmatch(signature); m != nil {
+	if m := exportWord.Get().FindStringSubmatch(signature); m != nil {
 		return m[1]
 	}
 	return ""
@@ -71,13 +72,13 @@ func exportName(signature string) string {
 func firstComment(source string) string {
 	source = text.Head(source, 64<<10)
 	comment := ""
-	if m := docstring().FindStringSubmatch(source); m != nil {
+	if m := docstring.Get().FindStringSubmatch(source); m != nil {
 		comment = m[1] + m[2]
-	} else if m := blockComment().FindStringSubmatch(source); m != nil {
+	} else if m := blockComment.Get().FindStringSubmatch(source); m != nil {
 		comment = m[1]
-	} else if m := lineComments().FindStringSubmatch(source); m != nil {
+	} else if m := lineComments.Get().FindStringSubmatch(source); m != nil {
 		comment = m[1]
-	} else if m := nextDoc().FindStringSubmatch(source); m != nil {
+	} else if m := nextDoc.Get().FindStringSubmatch(source); m != nil {
 		comment = m[1]
 	}
 	var lines []string

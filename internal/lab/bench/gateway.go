@@ -32,7 +32,7 @@ var gatewayName = lazily.Regexp(`^[a-z][a-z0-9_]{0,31}$`)
 // spaces; '...' and "..." quote spaces. Errors are *tool.Error of kind Invalid.
 func ParseGateway(s string) (Gateway, error) {
 	name, command, ok := strings.Cut(s, "=")
-	if !ok || !gatewayName().MatchString(name) {
+	if !ok || !gatewayName.Get().MatchString(name) {
 		return Gateway{}, tool.Errorf(tool.Invalid,
 			"gateway %q: write name=command args... or name=http://..., the name in lower-case letters, "+
 				"digits and _", s)
@@ -256,7 +256,7 @@ var harmless = lazily.Regexp(`(?i)^(.*[_.-])?(ping|echo|version|status|health|li
 
 // listAttempts returns the calls of one tool that are worth a try.
 func listAttempts(name string, required []string, has func(string) bool) []attempt {
-	if runsCode().MatchString(name) {
+	if runsCode.Get().MatchString(name) {
 		var out []attempt
 		for _, arg := range codeArgs {
 			if !has(arg) || len(required) > 1 || len(required) == 1 && required[0] != arg {
@@ -268,10 +268,10 @@ func listAttempts(name string, required []string, has func(string) bool) []attem
 		}
 		return out
 	}
-	if len(required) == 0 && harmless().MatchString(name) {
+	if len(required) == 0 && harmless.Get().MatchString(name) {
 		return []attempt{{name, map[string]string{}}}
 	}
-	if len(required) == 1 && harmless().MatchString(name) &&
+	if len(required) == 1 && harmless.Get().MatchString(name) &&
 		slices.Contains([]string{"message", "text", "input"}, required[0]) {
 		return []attempt{{name, map[string]string{required[0]: "x"}}}
 	}

@@ -151,7 +151,7 @@ func askDescriptions(tools []api.Tool) (all []question) {
 		sentence, _, _ = strings.Cut(sentence, ". ")
 		own := splitName(t.Name)
 		var words []string
-		for _, w := range wordPattern().FindAllString(sentence, 40) {
+		for _, w := range wordPattern.Get().FindAllString(sentence, 40) {
 			if !slices.Contains(own, strings.ToLower(w)) {
 				words = append(words, w)
 			}
@@ -177,7 +177,7 @@ var humpPattern = lazily.Regexp(`([a-z0-9])([A-Z])`)
 
 // splitName returns the words of a name such as list_issues or listIssues, in lower case.
 func splitName(name string) []string {
-	return wordPattern().FindAllString(strings.ToLower(humpPattern().ReplaceAllString(name, "$1 $2")), -1)
+	return wordPattern.Get().FindAllString(strings.ToLower(humpPattern.Get().ReplaceAllString(name, "$1 $2")), -1)
 }
 
 // mostQuestions is the maximum number of questions of a kind: with more tools, every n-th is asked

@@ -62,7 +62,7 @@ func makeRelease(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || !validVersion().MatchString(*version) {
+	if flags.NArg() > 0 || !validVersion.Get().MatchString(*version) {
 		return fmt.Errorf("no such release: version %q, further arguments %q", *version, flags.Args())
 	}
 	all, err := parseTargets(*targets)

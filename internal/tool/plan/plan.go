@@ -91,7 +91,7 @@ func simulateResult(t *tool.Tool, n int) *tool.Result {
 var marks = lazily.Regexp(`simulated-[0-9]+-[0-9]+|\b9700[0-9]{8}\b`)
 
 // Marked reports whether arguments contain data of a simulated result.
-func Marked(args json.RawMessage) bool { return marks().Match(args) }
+func Marked(args json.RawMessage) bool { return marks.Get().Match(args) }
 
 // A Set holds the remaining calls of an approved plan. It is safe for concurrent use.
 type Set struct {

@@ -27,7 +27,7 @@ func GoPackageName(namespace string) string {
 		}
 		return -1
 	}, namespace)
-	if name == "" || name[0] <= '9' || goKeywords()[name] {
+	if name == "" || name[0] <= '9' || goKeywords.Has(name) {
 		return "x" + name
 	}
 	return name

@@ -38,7 +38,7 @@ func isIdentifier(s string) bool {
 }
 
 // isBinding reports whether s can name a function in a generated module.
-func isBinding(s string) bool { return isIdentifier(s) && !reservedWords()[s] && !takenNames()[s] }
+func isBinding(s string) bool { return isIdentifier(s) && !reservedWords.Has(s) && !takenNames.Has(s) }
 
 // pascal converts text to a type name: "list-issues" becomes "ListIssues". It returns "" if nothing
 // is left.

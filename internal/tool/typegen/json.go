@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // A kind is a kind of JSON value.
@@ -84,7 +86,7 @@ func newDecoder(raw []byte) *jsontext.Decoder {
 
 // shelves are the members of a schema that hold parts for references (JSON Schema 2020-12, section
 // 8.2.4; draft-07, section 9). Tools of one API often have hundreds of them, and use few.
-var shelves = map[string]bool{"$defs": true, "definitions": true}
+var shelves = lazily.Words(`$defs definitions`)
 
 // partDepth is the depth of the values in a shelf.
 const partDepth = 2
@@ -175,7 +177,7 @@ func (r *jsonReader) readObject(depth int) (*node, error) {
 		}
 		key := t.String()
 		read := r.readValue
-		if depth == 0 && shelves[key] {
+		if depth == 0 && shelves.Has(key) {
 			read = r.readShelf
 		}
 		v, err := read(depth + 1)

@@ -32,7 +32,7 @@ func isPyName(s string) bool {
 			return false
 		}
 	}
-	return s != "" && !pyKeywords()[s] && norm.NFKC.IsNormalString(s)
+	return s != "" && !pyKeywords.Has(s) && norm.NFKC.IsNormalString(s)
 }
 
 // pyName returns the Python name of a member of a namespace, or "" if it can't have one.
@@ -47,9 +47,9 @@ func pyName(member string) string {
 // keyword. It returns "" if the name can't be a Python name.
 func pyParameter(name string) string {
 	switch base, under := strings.CutSuffix(name, "_"); {
-	case pyKeywords()[name]:
+	case pyKeywords.Has(name):
 		return name + "_"
-	case under && pyKeywords()[base], !isPyName(name), name == "_extra":
+	case under && pyKeywords.Has(base), !isPyName(name), name == "_extra":
 		return ""
 	}
 	return name

@@ -58,7 +58,7 @@ func pyModule(items []Item) string {
 	for _, it := range items {
 		name := pyName(it.Names.Member)
 		w.taken[name] = true
-		w.hidden = w.hidden || pyTypes()[name]
+		w.hidden = w.hidden || pyTypes.Has(name)
 	}
 	var b strings.Builder
 	if w.hidden {

@@ -39,7 +39,7 @@ func (w *pyWriter) name(s string) string {
 // unique returns an unused name in the module.
 func (w *pyWriter) unique(want string) string {
 	name := want
-	for i := 2; w.taken[name] || pyKeywords()[name] || pyTypes()[name]; i++ {
+	for i := 2; w.taken[name] || pyKeywords.Has(name) || pyTypes.Has(name); i++ {
 		name = fmt.Sprintf("%s%d", want, i)
 	}
 	w.taken[name] = true
@@ -244,7 +244,7 @@ func (w *pyWriter) class(name string, o *objectType, depth int) {
 	at := w.reserve()
 	asClass := true
 	for _, p := range o.props {
-		asClass = asClass && isPyName(p.name) && !strings.HasPrefix(p.name, "__") && !pyTypes()[p.name] &&
+		asClass = asClass && isPyName(p.name) && !strings.HasPrefix(p.name, "__") && !pyTypes.Has(p.name) &&
 			p.name != "_typing" && p.name != "_builtins" && !unicode.IsUpper([]rune(p.name)[0]) // like names of classes
 	}
 	var b strings.Builder

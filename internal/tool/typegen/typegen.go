@@ -160,7 +160,7 @@ func nameAll(d *document, root string, taken map[string]bool) {
 			want = root + "Part"
 		}
 		n.name = want
-		for i := 2; taken[n.name] || takenNames()[n.name] || reservedWords()[n.name]; i++ {
+		for i := 2; taken[n.name] || takenNames.Has(n.name) || reservedWords.Has(n.name); i++ {
 			n.name = fmt.Sprintf("%s%d", want, i)
 		}
 		taken[n.name] = true

@@ -30,7 +30,7 @@ var knownDrafts = lazily.Words(`http://json-schema.org/draft-04/schema http://js
 // compileSchema returns a validator for a schema; formats enables validation of "format". A schema
 // without $schema is read as 2020-12, or as draft-07 if that fails.
 func compileSchema(root *node, formats bool) (*validator, error) {
-	if s := root.str("$schema"); s != "" && !knownDrafts()[strings.TrimSuffix(s, "#")] {
+	if s := root.str("$schema"); s != "" && !knownDrafts.Has(strings.TrimSuffix(s, "#")) {
 		root = drop(root, "$schema")
 	}
 	v, err := compileAs(jsonschema.Draft2020, root, formats)

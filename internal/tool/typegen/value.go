@@ -243,7 +243,7 @@ func saidExample(doc string) string {
 	if len(doc) > 4_000 {
 		doc = doc[:4_000]
 	}
-	if m := saidPattern().FindStringSubmatch(doc); m != nil && utf8.ValidString(m[1]) {
+	if m := saidPattern.Get().FindStringSubmatch(doc); m != nil && utf8.ValidString(m[1]) {
 		return m[1]
 	}
 	return ""
@@ -292,7 +292,7 @@ func goSyntax(p string) string {
 	if strings.Contains(p, `\\u`) {
 		return p
 	}
-	return unicodeEscape().ReplaceAllString(p, `\x{$1}`)
+	return unicodeEscape.Get().ReplaceAllString(p, `\x{$1}`)
 }
 
 // stringMatching returns a string that a pattern matches: the shortest, with extra additional

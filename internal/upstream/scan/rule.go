@@ -6,6 +6,7 @@ import (
 	"sync"
 	"unicode"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -176,15 +177,12 @@ var requests = []*rule{
 
 // secrets lists the names of arguments that hold secrets, as tool.Snake spells them. Names such as
 // page_token and secret_id hold none.
-var secrets = map[string]bool{
-	"password": true, "passwd": true, "passphrase": true, "user_password": true, "db_password": true,
-	"api_key": true, "apikey": true, "openai_api_key": true, "anthropic_api_key": true, "api_token": true,
-	"access_token": true, "auth_token": true, "bearer_token": true, "refresh_token": true, "github_token": true,
-	"oauth_token": true, "session_token": true, "session_cookie": true, "client_secret": true, "secret_key": true,
-	"private_key": true, "ssh_key": true, "ssh_private_key": true, "secret_access_key": true,
-	"aws_secret_access_key": true, "credentials": true, "credential": true, "seed_phrase": true,
-	"recovery_phrase": true, "mnemonic": true, "cvv": true, "credit_card_number": true,
-}
+var secrets = lazily.Words(`
+	password passwd passphrase user_password db_password api_key apikey openai_api_key
+	anthropic_api_key api_token access_token auth_token bearer_token refresh_token github_token
+	oauth_token session_token session_cookie client_secret secret_key private_key ssh_key
+	ssh_private_key secret_access_key aws_secret_access_key credentials credential seed_phrase
+	recovery_phrase mnemonic cvv credit_card_number`)
 
 // requestsSecret reports whether an argument of this name holds a secret.
-func requestsSecret(name string) bool { return secrets[strings.Trim(tool.Snake(name), "_")] }
+func requestsSecret(name string) bool { return secrets.Has(strings.Trim(tool.Snake(name), "_")) }

@@ -57,8 +57,8 @@ func IsSecret(name, value string) bool {
 	case isSecretName(name):
 		return true
 	}
-	return len(value) >= MinUnnamed && !words().MatchString(value) && !isSentence(value) &&
-		(secret.LooksRandom(value) || !namesPlain().MatchString(name))
+	return len(value) >= MinUnnamed && !words.Get().MatchString(value) && !isSentence(value) &&
+		(secret.LooksRandom(value) || !namesPlain.Get().MatchString(name))
 }
 
 // IsSecretVariable reports whether the value of an environment variable that the configuration
@@ -72,14 +72,14 @@ func IsSecretVariable(name, value string) bool {
 		return true
 	case strings.Contains(value, "://"):
 		return true
-	case namesPlain().MatchString(name):
+	case namesPlain.Get().MatchString(name):
 		return secret.LooksRandom(value)
 	}
 	return len(value) >= MinUnnamed && !slices.Contains(common, strings.ToLower(value))
 }
 
 func isSecretName(name string) bool {
-	return namesSecret().MatchString(name) && !namesPlain().MatchString(name)
+	return namesSecret.Get().MatchString(name) && !namesPlain.Get().MatchString(name)
 }
 
 // isOrdinary reports whether a value is not a secret, whatever its name.
@@ -87,7 +87,7 @@ func isOrdinary(v string) bool {
 	switch {
 	case slices.Contains(trivial, strings.ToLower(v)):
 		return true
-	case numbers().MatchString(v):
+	case numbers.Get().MatchString(v):
 		return len(v) < MinUnnamed
 	case strings.Contains(v, "://"):
 		return len(Credentials(v)) == 0 && !isMixedCase(v)
@@ -100,7 +100,7 @@ func isOrdinary(v string) bool {
 	if _, err := mail.ParseAddress(v); err == nil {
 		return true
 	}
-	return hosts().MatchString(v) || packages().MatchString(v)
+	return hosts.Get().MatchString(v) || packages.Get().MatchString(v)
 }
 
 // isMixedCase reports whether a part of an address has digits and letters of both cases, as names

@@ -127,7 +127,7 @@ func (k *Keeper) plainString(s, rest []byte) bool {
 	if t := bytes.TrimSpace(s); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
 		return false
 	}
-	return (!mayMatchShape(s) || !shapes().Match(s)) && (!mayHaveName(s) || !namedShapes().Match(s))
+	return (!mayMatchShape(s) || !shapes.Get().Match(s)) && (!mayHaveName(s) || !namedShapes.Get().Match(s))
 }
 
 // mayMatchShape reports whether an ASCII string may match shapes: each of them contains one of
@@ -317,12 +317,12 @@ func (k *Keeper) redactText(s string, texts int) string {
 		}
 	}
 	if !text.IsASCII(s) || mayMatchShape([]byte(s)) {
-		s = shapes().ReplaceAllString(s, redacted)
+		s = shapes.Get().ReplaceAllString(s, redacted)
 	}
 	if !mayHaveName([]byte(s)) {
 		return s
 	}
-	return namedShapes().ReplaceAllStringFunc(s, func(m string) string {
+	return namedShapes.Get().ReplaceAllStringFunc(s, func(m string) string {
 		if m[0] == '\'' {
 			name, _, _ := strings.Cut(m, ":")
 			return name + ": '" + redacted + "'"

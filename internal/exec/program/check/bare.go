@@ -24,9 +24,9 @@ const mostCalled = 200
 // declares: a tool without its upstream. It only scans the text, and may return true by mistake.
 func CallsUndeclared(source string) bool {
 	seen := map[string]bool{}
-	for _, m := range called().FindAllStringSubmatch(source, -1) {
+	for _, m := range called.Get().FindAllStringSubmatch(source, -1) {
 		name := m[1]
-		if seen[name] || pythonNames()[name] || scriptNames()[name] {
+		if seen[name] || pythonNames.Has(name) || scriptNames.Has(name) {
 			continue
 		}
 		seen[name] = true

@@ -236,7 +236,7 @@ func (c *checker) recordSpaceCall(callee *ast.DotExpression, s *scope) bool {
 	m := c.meaning(callee.Left, s, 0)
 	switch left := callee.Left.(type) {
 	case *ast.Identifier:
-		if m.sense != free || globalNames()[m.space] {
+		if m.sense != free || globalNames.Has(m.space) {
 			return false
 		}
 	case *ast.DotExpression:
@@ -272,9 +272,8 @@ func (c *checker) recordMention(id *ast.Identifier, s *scope) {
 	}
 }
 
-var promiseMembers = map[string]bool{"then": true, "catch": true, "finally": true, "constructor": true,
-	"toString": true,
-	"valueOf":  true, "hasOwnProperty": true, "toLocaleString": true, "__proto__": true}
+var promiseMembers = lazily.Words(`
+	then catch finally constructor toString valueOf hasOwnProperty toLocaleString __proto__`)
 
 // checkProperty checks the access to a property, and records tools.name.
 func (c *checker) checkProperty(left ast.Expression, name string, s *scope) {
@@ -283,7 +282,7 @@ func (c *checker) checkProperty(left ast.Expression, name string, s *scope) {
 	case promise:
 		if name == "0" {
 			c.checkAwaited(left, s, "which has no elements")
-		} else if name != "" && !promiseMembers[name] {
+		} else if name != "" && !promiseMembers.Has(name) {
 			c.checkAwaited(left, s, "which has no ."+name)
 		}
 	case allTools:

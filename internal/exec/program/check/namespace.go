@@ -93,13 +93,13 @@ const maxAliases = 500
 // system, with their plain paths. It omits words that have a meaning in the language, and names
 // that the program declares take precedence anyway.
 func (x *Index) Aliases(source string, python bool) map[string]string {
-	taken := globalNames()
+	taken := globalNames
 	if python {
-		taken = pythonNames()
+		taken = pythonNames
 	}
 	out := map[string]string{}
 	for _, w := range slices.Sorted(maps.Keys(words(source))) { // sorted: the same program gets the same ones
-		if taken[w] || x.spaces[w] != nil || len(w) < 2 || len(out) >= maxAliases {
+		if taken.Has(w) || x.spaces[w] != nil || len(w) < 2 || len(out) >= maxAliases {
 			continue
 		}
 		if to := x.view.Alias(w); to != "" {

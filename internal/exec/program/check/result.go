@@ -8,6 +8,7 @@ import (
 	"github.com/grafana/sobek/ast"
 	js "github.com/grafana/sobek/token"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -152,7 +153,7 @@ func (rs *results) bindCallback(params *ast.ParameterList, s, outer *scope) (tes
 // readField records that a program reads a field of left. An empty name means that the name is
 // unknown.
 func (rs *results) readField(left ast.Expression, name string, at int, s *scope) {
-	if name == "" || inherited[name] && name != "name" && name != "length" && name != "arguments" {
+	if name == "" || inherited.Has(name) && name != "name" && name != "length" && name != "arguments" {
 		return
 	}
 	if p, ok := rs.resultOf(left, s, 0); ok {
@@ -408,17 +409,15 @@ func (rs *results) resultOfCall(e *ast.CallExpression, s *scope, depth int) (p r
 
 var (
 	// iterators are methods of arrays that call a function with each item.
-	iterators = map[string]bool{"map": true, "filter": true, "forEach": true, "find": true, "findLast": true,
-		"findIndex": true, "findLastIndex": true, "some": true, "every": true, "flatMap": true}
-	mappers = map[string]bool{"map": true, "flatMap": true, "forEach": true} // iterators that test nothing
+	iterators = lazily.Words(`map filter forEach find findLast findIndex findLastIndex some every flatMap`)
+	mappers   = lazily.Words(`map flatMap forEach`) // iterators that test nothing
 	// readers are methods of arrays and texts that don't change them and return no fields.
-	readers = map[string]bool{"slice": true, "join": true, "includes": true, "indexOf": true, "at": true,
-		"concat": true, "sort": true, "reverse": true, "toSorted": true, "toReversed": true, "reduce": true,
-		"pop": true, "shift": true, "keys": true, "entries": true, "values": true, "split": true, "startsWith": true,
-		"endsWith": true, "trim": true, "toLowerCase": true, "toUpperCase": true, "toString": true, "match": true,
-		"replace": true, "toFixed": true, "localeCompare": true}
+	readers = lazily.Words(`
+		slice join includes indexOf at concat sort reverse toSorted toReversed reduce pop shift keys
+		entries values split startsWith endsWith trim toLowerCase toUpperCase toString match replace
+		toFixed localeCompare`)
 	// printers are objects whose methods only read their arguments.
-	printers = map[string]bool{"console": true, "JSON": true, "Math": true}
+	printers = lazily.Words(`console JSON Math`)
 )
 
 // passResults records what a call may do to the results that it is passed.
@@ -426,9 +425,9 @@ func (rs *results) passResults(e *ast.CallExpression, m meaning, s *scope) {
 	callee, dotted := e.Callee.(*ast.DotExpression)
 	if dotted {
 		name := callee.Identifier.Name.String()
-		if iterators[name] && len(e.ArgumentList) > 0 {
+		if iterators.Has(name) && len(e.ArgumentList) > 0 {
 			if params := parametersOf(e.ArgumentList[0]); params != nil {
-				rs.reads.callbacks[params] = callback{callee.Left, !mappers[name], 0, 1}
+				rs.reads.callbacks[params] = callback{callee.Left, !mappers.Has(name), 0, 1}
 				return
 			}
 		}
@@ -438,10 +437,10 @@ func (rs *results) passResults(e *ast.CallExpression, m meaning, s *scope) {
 				rs.reads.callbacks[params] = callback{callee.Left, false, from, 2}
 			}
 		}
-		if id, ok := callee.Left.(*ast.Identifier); ok && printers[id.Name.String()] {
+		if id, ok := callee.Left.(*ast.Identifier); ok && printers.Has(id.Name.String()) {
 			return
 		}
-		if !readers[name] {
+		if !readers.Has(name) {
 			rs.openResult(callee.Left, s)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/grafana/sobek/ast"
 	js "github.com/grafana/sobek/token"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // A scope holds the names declared in a function or a block.
@@ -257,7 +259,7 @@ func (ns *names) name(name string, s *scope, depth int) meaning {
 		return meaning{}
 	case name == "tools":
 		return meaning{sense: allTools}
-	case callers[name]:
+	case callers.Has(name):
 		return meaning{sense: caller}
 	case name == "search":
 		return meaning{sense: finder}
@@ -265,9 +267,9 @@ func (ns *names) name(name string, s *scope, depth int) meaning {
 		return meaning{sense: promises}
 	case ns.index.spaces[name] != nil:
 		return meaning{sense: oneSpace, space: name}
-	case rootNames[name]:
+	case rootNames.Has(name):
 		return meaning{sense: allTools}
-	case !globalNames()[name]:
+	case !globalNames.Has(name):
 		if m := ns.alias(name); m.sense != something {
 			return m
 		}
@@ -277,8 +279,8 @@ func (ns *names) name(name string, s *scope, depth int) meaning {
 
 // callers are the names of callTool, and rootNames are other names of tools.
 var (
-	callers   = map[string]bool{"callTool": true, "call_tool": true, "callMCPTool": true}
-	rootNames = map[string]bool{"servers": true, "codemode": true, "mcp": true, "api": true}
+	callers   = lazily.Words(`callTool call_tool callMCPTool`)
+	rootNames = lazily.Words(`servers codemode mcp api`)
 )
 
 // alias returns the meaning of a name in the style of another system.
@@ -288,7 +290,7 @@ func (ns *names) alias(name string) meaning {
 	}
 	m := meaning{}
 	switch to := ns.index.view.Alias(name); {
-	case to == "" || inherited[name]:
+	case to == "" || inherited.Has(name):
 	case to == name:
 		m = meaning{sense: oneTool, member: name}
 	default:
@@ -324,11 +326,10 @@ func (ns *names) bound(b *binding, depth int) meaning {
 }
 
 // inherited are members that every object has, so in a namespace they are not tools.
-var inherited = map[string]bool{"then": true, "catch": true, "finally": true, "constructor": true, "prototype": true,
-	"toString": true,
-	"valueOf":  true, "toJSON": true, "hasOwnProperty": true, "isPrototypeOf": true, "propertyIsEnumerable": true,
-	"toLocaleString": true, "__proto__": true, "call": true, "apply": true, "bind": true, "name": true, "length": true,
-	"caller": true, "arguments": true, "inspect": true, "nodeType": true, "$$typeof": true}
+var inherited = lazily.Words(`
+	then catch finally constructor prototype toString valueOf toJSON hasOwnProperty isPrototypeOf
+	propertyIsEnumerable toLocaleString __proto__ call apply bind name length caller arguments inspect
+	nodeType $$typeof`)
 
 // member returns the meaning of a member of m.
 func (ns *names) member(m meaning, name string) meaning {
@@ -337,7 +338,7 @@ func (ns *names) member(m meaning, name string) meaning {
 	}
 	switch m.sense {
 	case allTools:
-		if callers[name] && ns.index.space(name) == nil {
+		if callers.Has(name) && ns.index.space(name) == nil {
 			return meaning{sense: caller}
 		}
 		if ns.index.space(name) == nil {
@@ -345,14 +346,14 @@ func (ns *names) member(m meaning, name string) meaning {
 				return m
 			}
 		}
-		if !inherited[name] {
+		if !inherited.Has(name) {
 			return meaning{sense: oneSpace, space: name}
 		}
 	case oneSpace:
 		if name == "default" {
 			return m // the default export of ./tools/github
 		}
-		if !inherited[name] {
+		if !inherited.Has(name) {
 			return meaning{sense: oneTool, space: m.space, member: name}
 		}
 	case toolModule:

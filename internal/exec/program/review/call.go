@@ -283,13 +283,13 @@ func (f *flow) callPath(c *call) *value {
 		return f.callEach(c.args[0].value, c.args[1].value.joinElements())
 	case c.path == "filter" && len(c.args) > 1:
 		return c.args[1].value
-	case pathBuilders()[c.path]:
+	case pathBuilders.Has(c.path):
 		return joinPath(c)
 	case c.path == "pathlib.Path" || c.path == "Path":
 		out := *joinPath(c)
 		out.path = true
 		return &out
-	case strings.HasSuffix(c.path, "basename") || pureNames()[c.path] || pureRoots()[root] && c.isBuiltin(root):
+	case strings.HasSuffix(c.path, "basename") || pureNames.Has(c.path) || pureRoots.Has(root) && c.isBuiltin(root):
 		return clean
 	case c.path == "shlex.quote" || c.path == "shlex.join" || c.path == "quote" || c.path == "shellescape":
 		return first.joinElements().withSafety(safeShell | safePath)
@@ -307,7 +307,7 @@ func (f *flow) callPath(c *call) *value {
 		return listOf(first.keysOf())
 	case c.path == "Object.values":
 		return listOf(first.joinElements())
-	case c.path == "Object.assign" || wrappers()[c.path]:
+	case c.path == "Object.assign" || wrappers.Has(c.path):
 		return f.callWrapper(c)
 	case c.path == "Promise.all" || c.path == "Promise.allSettled":
 		return first
@@ -318,9 +318,9 @@ func (f *flow) callPath(c *call) *value {
 			out = &value{items: out.items, taint: out.taint | a.value.taint, at: a.value.at}
 		}
 		return out
-	case argumentCalls()[c.path]:
+	case argumentCalls.Has(c.path):
 		return &value{taint: fromArgument, at: c.node.at}
-	case passing()[c.path] || passingRoots()[root] && c.isBuiltin(root):
+	case passing.Has(c.path) || passingRoots.Has(root) && c.isBuiltin(root):
 		f.callBack(c, c.joinTaint())
 		return c.joinTaint() // the result contains the arguments
 	case isEscape(c.last):

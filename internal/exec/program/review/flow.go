@@ -261,7 +261,7 @@ func (f *flow) evaluateChoice(n *node) *value {
 func (f *flow) readName(n *node) *value {
 	v := f.scope.findVariable(n.text)
 	if v == nil {
-		if inputNames()[n.text] {
+		if inputNames.Has(n.text) {
 			return &value{taint: fromArgument, at: n.at}
 		}
 		return clean
@@ -295,7 +295,7 @@ func (f *flow) readMember(n *node) *value {
 	if n.text == "_create_unverified_context" {
 		f.checks.reportTLS(n.at)
 	}
-	if cleanMembers()[n.text] && !left.hasField(n.text) ||
+	if cleanMembers.Has(n.text) && !left.hasField(n.text) ||
 		left.path && (n.text == "name" || n.text == "stem" || n.text == "suffix") {
 		return clean
 	}

@@ -9,7 +9,7 @@ func (f *flow) callMethod(c *call) *value {
 		f.callBack(c, clean)
 		return c.joinTaint()
 	}
-	if cleanMethods()[c.last] {
+	if cleanMethods.Has(c.last) {
 		return clean
 	}
 	if out := f.callListMethod(c); out != nil {
@@ -46,7 +46,7 @@ func (f *flow) callMethod(c *call) *value {
 	case "read_text", "read_bytes":
 		return &value{taint: fromResult, at: c.node.at}
 	}
-	if sameText()[c.last] {
+	if sameText.Has(c.last) {
 		return r
 	}
 	f.callBack(c, r.deriveValue())

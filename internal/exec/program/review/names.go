@@ -1,6 +1,7 @@
 package review
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
@@ -118,25 +119,15 @@ func splitWords(path string) (out []string) {
 }
 
 // hasWord reports whether the path of a call has a word of a set.
-func (c *call) hasWord(set map[string]bool) bool {
+func (c *call) hasWord(set *lazily.Set) bool {
 	if c.words == nil {
 		c.words = splitWords(c.path)
 	}
-	for _, w := range c.words {
-		if set[w] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.words, set.Has)
 }
 
-func hasWord(path string, set map[string]bool) bool {
-	for _, w := range splitWords(path) {
-		if set[w] {
-			return true
-		}
-	}
-	return false
+func hasWord(path string, set *lazily.Set) bool {
+	return slices.ContainsFunc(splitWords(path), set.Has)
 }
 
 var (
@@ -158,7 +149,7 @@ var (
 
 // listsFiles reports whether a call returns the names of files in a directory.
 func listsFiles(c *call) bool {
-	return c.hasWord(listWords()) && (c.hasWord(fileWords()) || strings.HasPrefix(c.path, "os.") ||
+	return c.hasWord(listWords) && (c.hasWord(fileWords) || strings.HasPrefix(c.path, "os.") ||
 		strings.HasPrefix(c.path, "glob")) && !strings.HasSuffix(c.path, "readFile")
 }
 

@@ -64,7 +64,7 @@ func (r *resultReader) bindNames(n *node, s *names) {
 			r.bindTarget(n.kids[i], bound{value: n.kids[i+1], scope: s, item: true}, s, false)
 		}
 	case callNode:
-		r.dynamic = r.dynamic || dynamicFunctions()[calleeName(n)]
+		r.dynamic = r.dynamic || dynamicFunctions.Has(calleeName(n))
 		r.bindLambda(n, s)
 	}
 	for _, k := range slices.Concat(n.kids, n.params) {

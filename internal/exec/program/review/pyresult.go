@@ -134,7 +134,7 @@ func (r *resultReader) findResult(n *node, s *names, awaited bool, depth int) (p
 	case nameNode:
 		return r.findBound(n.text, s, depth)
 	case memberNode:
-		if !n.index && dictMethods()[n.text] {
+		if !n.index && dictMethods.Has(n.text) {
 			return p, false
 		}
 		p, ok = r.findResult(n.kids[0], s, false, depth+1)
@@ -299,7 +299,7 @@ func (r *resultReader) readTarget(n *node, s *names) {
 }
 
 func (r *resultReader) recordRead(n *node, s *names) {
-	if !n.index && (dictMethods()[n.text] || strings.HasPrefix(n.text, "__") || isListMethod(n)) {
+	if !n.index && (dictMethods.Has(n.text) || strings.HasPrefix(n.text, "__") || isListMethod(n)) {
 		return
 	}
 	p, ok := r.findResult(n, s, false, 0)
@@ -332,7 +332,7 @@ func (r *resultReader) openParts(n *node, s *names) {
 	}
 	switch n.kind {
 	case callNode:
-		if passingFunctions()[calleeName(n)] {
+		if passingFunctions.Has(calleeName(n)) {
 			for _, a := range n.kids[1:] {
 				r.openParts(a, s)
 			}
@@ -367,11 +367,11 @@ func (r *resultReader) passParts(n *node, s *names) {
 				p = p.addStep(n.kids[1].text)
 				r.tested[p.encodeKey(len(p.steps))] = true
 			}
-		} else if !pureMethods()[f.text] {
+		} else if !pureMethods.Has(f.text) {
 			r.openParts(f.kids[0], s)
 		}
 	}
-	if pureFunctions()[name] && s.findName(name) == nil || name == "asyncio.gather" {
+	if pureFunctions.Has(name) && s.findName(name) == nil || name == "asyncio.gather" {
 		return
 	}
 	for _, a := range n.kids[1:] {

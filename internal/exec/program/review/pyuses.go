@@ -109,7 +109,7 @@ func (r *resultReader) openCallee(n *node, s *names) {
 	}
 	u := anyUse
 	key := namedArgument(n, "key")
-	if pureMethods()[f.text] && (key == nil || key.kind == funcNode) && !isListMethod(f) {
+	if pureMethods.Has(f.text) && (key == nil || key.kind == funcNode) && !isListMethod(f) {
 		u = readUse
 		// A method of an item may test a key: for k in result: k.startswith("a").
 		if p, ok := r.findResult(f.kids[0], s, false, 0); ok && f.text != "get" && len(p.steps) > 0 &&
@@ -122,7 +122,7 @@ func (r *resultReader) openCallee(n *node, s *names) {
 
 // isListMethod reports whether a field is a method of a list that a function returned, perhaps of
 // the keys of an object.
-func isListMethod(n *node) bool { return n.kids[0].kind == callNode && listMethods()[n.text] }
+func isListMethod(n *node) bool { return n.kids[0].kind == callNode && listMethods.Has(n.text) }
 
 // openArguments is like openUses, for the arguments of a call.
 func (r *resultReader) openArguments(n *node, s *names, u use) {
@@ -131,11 +131,11 @@ func (r *resultReader) openArguments(n *node, s *names, u use) {
 		name = ""
 	}
 	switch {
-	case name == "print", u == printUse && writingFunctions()[name]:
+	case name == "print", u == printUse && writingFunctions.Has(name):
 		r.openAll(args, s, printUse)
-	case measuringFunctions()[name], r.findTool(n, s) != "":
+	case measuringFunctions.Has(name), r.findTool(n, s) != "":
 		r.openAll(args, s, readUse)
-	case copyingFunctions()[name] && len(args) > 0:
+	case copyingFunctions.Has(name) && len(args) > 0:
 		key := namedArgument(n, "key")
 		first := readUse
 		if _, ok := r.findResult(n, s, false, 0); !ok || key != nil && key.kind != funcNode {

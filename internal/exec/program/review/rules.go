@@ -67,7 +67,7 @@ func (v *value) placeOr(at int) int {
 
 // checkCall checks the arguments of a call.
 func (k *checker) checkCall(c *call) {
-	if c.path == "" && c.last == "" || logNames()[c.last] {
+	if c.path == "" && c.last == "" || logNames.Has(c.last) {
 		return
 	}
 	k.checkEval(c)
@@ -83,7 +83,7 @@ func (k *checker) checkCall(c *call) {
 		}
 		position++
 	}
-	if c.receiver != nil && c.receiver.path && fileMethods()[c.last] {
+	if c.receiver != nil && c.receiver.path && fileMethods.Has(c.last) {
 		k.checkPath(c.receiver, c.node.at)
 	}
 	k.checkProgramArguments(c)
@@ -93,7 +93,7 @@ func (k *checker) checkCall(c *call) {
 // checkArgument checks an argument by its name, or by its position if it has none.
 func (k *checker) checkArgument(c *call, key string, position int, v *value, at int) {
 	if v.taint == 0 {
-		if v.text != "" && (shellKeys()[key] || isShell(c, key, position)) {
+		if v.text != "" && (shellKeys.Has(key) || isShell(c, key, position)) {
 			k.checkCommand(v.text, at)
 		}
 		return
@@ -139,20 +139,20 @@ func isSQL(c *call, key string, position int, v *value) bool {
 		return false
 	}
 	text := v.text
-	database := c.hasWord(databaseWords())
+	database := c.hasWord(databaseWords)
 	switch {
 	case key == "sql" || key == "raw_sql" || key == "sql_query":
 		return true
-	case sqlKeys()[key]:
-		begins := startsSQL().MatchString(text)
-		return begins && (database || key != "text" && key != "q" && certainSQL().MatchString(text)) ||
-			database && certainSQL().MatchString(text)
-	case key == "" && position <= 1 && sqlMethods()[strings.ToLower(c.last)]:
-		begins := startsSQL().MatchString(text)
-		return begins && (database || c.path == "" || certainSQL().MatchString(text)) ||
-			database && certainSQL().MatchString(text)
+	case sqlKeys.Has(key):
+		begins := startsSQL.Get().MatchString(text)
+		return begins && (database || key != "text" && key != "q" && certainSQL.Get().MatchString(text)) ||
+			database && certainSQL.Get().MatchString(text)
+	case key == "" && position <= 1 && sqlMethods.Has(strings.ToLower(c.last)):
+		begins := startsSQL.Get().MatchString(text)
+		return begins && (database || c.path == "" || certainSQL.Get().MatchString(text)) ||
+			database && certainSQL.Get().MatchString(text)
 	case key == "" && position == 0 && database:
-		return certainSQL().MatchString(text)
+		return certainSQL.Get().MatchString(text)
 	}
 	return false
 }
@@ -164,22 +164,22 @@ func isShell(c *call, key string, position int) bool {
 	}
 	if key == "" && position == 0 {
 		switch {
-		case shellFunctions()[c.path] && (c.path != "exec" || c.node.keys == nil):
+		case shellFunctions.Has(c.path) && (c.path != "exec" || c.node.keys == nil):
 			return true
-		case shellLoose()[c.path]:
+		case shellLoose.Has(c.path):
 			first := c.args[0].value
 			return c.hasShell() || !first.isList() && first.built
-		case c.path != "" && c.hasWord(shellWords()) && !c.hasWord(databaseWords()):
-			return !shellLoose()[c.path] && !evalCalls()[c.path]
+		case c.path != "" && c.hasWord(shellWords) && !c.hasWord(databaseWords):
+			return !shellLoose.Has(c.path) && !evalCalls.Has(c.path)
 		case c.path == "" && (c.last == "exec_command" || c.last == "execCommand" || c.last == "execSync"):
 			return true
 		}
 		return false
 	}
-	if shellKeys()[key] {
+	if shellKeys.Has(key) {
 		return c.path != "" || c.last != "set"
 	}
-	return (key == "script" || key == "args" && position < 0 && c.hasShell()) && c.hasWord(shellWords())
+	return (key == "script" || key == "args" && position < 0 && c.hasShell()) && c.hasWord(shellWords)
 }
 
 // hasShell reports whether a call says that its command is for a shell.
@@ -203,17 +203,17 @@ func isFile(c *call, key string, position int) bool {
 		if position > 1 || position < 0 {
 			return false
 		}
-		if fileCalls()[c.path] {
-			return position == 0 || c.hasWord(moveWords())
+		if fileCalls.Has(c.path) {
+			return position == 0 || c.hasWord(moveWords)
 		}
-		if c.path == "" || pathBuilders()[c.path] || strings.HasPrefix(c.path, "path.") ||
+		if c.path == "" || pathBuilders.Has(c.path) || strings.HasPrefix(c.path, "path.") ||
 			strings.HasPrefix(c.path, "os.path") {
 			return false
 		}
-		return c.hasWord(fileWords()) && (position == 0 || c.hasWord(moveWords())) && !isEscape(c.last) &&
-			!passing()[c.path]
+		return c.hasWord(fileWords) && (position == 0 || c.hasWord(moveWords)) && !isEscape(c.last) &&
+			!passing.Has(c.path)
 	}
-	return pathKeys()[key] && (c.hasWord(fileWords()) || fileCalls()[c.path]) && !c.hasWord(webWords())
+	return pathKeys.Has(key) && (c.hasWord(fileWords) || fileCalls.Has(c.path)) && !c.hasWord(webWords)
 }
 
 var moveWords = lazily.Words(`copy move rename copyfile replace copy2 link symlink`)
@@ -222,7 +222,8 @@ var moveWords = lazily.Words(`copy move rename copyfile replace copy2 link symli
 func (k *checker) checkProgramArguments(c *call) {
 	check := func(items []*value, at int) {
 		for i, x := range items[:max(len(items)-1, 0)] {
-			if next := items[i+1]; x.known && runsText()[x.text] && next.taint != 0 && next.safe&safeShell == 0 {
+			if next := items[i+1]; x.known && runsText.Has(x.text) && next.taint != 0 &&
+				next.safe&safeShell == 0 {
 				k.reportFault(Shell, next.placeOr(at), "this shell command is put together from "+next.describeOrigin(),
 					`pass the value as a separate argument, for example ["sh", "-c", 'grep -- "$1" log', "sh", value]`)
 			}
@@ -247,7 +248,7 @@ func (k *checker) checkEval(c *call) {
 	if name == "" && c.last == "AsyncFunction" {
 		name = c.last
 	}
-	if !evalCalls()[name] || !k.python && (name == "exec" || name == "compile") || k.python && name == "Function" {
+	if !evalCalls.Has(name) || !k.python && (name == "exec" || name == "compile") || k.python && name == "Function" {
 		return
 	}
 	for _, a := range c.args {
@@ -359,7 +360,7 @@ func (k *checker) checkInsecureCall(c *call) {
 }
 
 // isWeb reports whether a call is about the network.
-func (c *call) isWeb() bool { return c.hasWord(webWords()) || hasWord(c.last, webWords()) }
+func (c *call) isWeb() bool { return c.hasWord(webWords) || hasWord(c.last, webWords) }
 
 // isVerb reports whether a method is named like an HTTP method.
 func isVerb(name string) bool {
@@ -376,7 +377,7 @@ var insecureCommand = lazily.Regexp(`\bcurl\b[^|;&]*\s(?:-[a-zA-Z]*k[a-zA-Z]*|--
 
 // checkCommand checks a command of the program for switched-off checks.
 func (k *checker) checkCommand(text string, at int) {
-	if strings.ContainsAny(text, "-=") && insecureCommand().MatchString(text) {
+	if strings.ContainsAny(text, "-=") && insecureCommand.Get().MatchString(text) {
 		k.reportTLS(at)
 	}
 }

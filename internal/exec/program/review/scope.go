@@ -74,7 +74,7 @@ func (f *flow) bindTarget(target *node, v *value, declare bool) {
 			switch {
 			case key == "...":
 				f.bindTarget(k, v, declare)
-			case cleanMembers()[key] && !v.hasField(key):
+			case cleanMembers.Has(key) && !v.hasField(key):
 				f.bindTarget(k, clean, declare)
 			default:
 				f.bindTarget(k, v.memberValue(key), declare)

@@ -25,14 +25,15 @@ func (k *checker) checkText(s string, at int) {
 	if len(s) < 12 {
 		return
 	}
-	if m := secretFormat().FindString(s); m != "" && !isPlaceholder(m) {
+	if m := secretFormat.Get().FindString(s); m != "" && !isPlaceholder(m) {
 		k.reportFault(Secret, at, "this text contains a secret", secretBetter)
 		return
 	}
 	if !strings.Contains(s, "://") {
 		return
 	}
-	if m := inURL().FindStringSubmatch(s); m != nil && !isPlaceholder(m[1]) && !strings.ContainsAny(m[1], "{}$<>%") {
+	if m := inURL.Get().FindStringSubmatch(s); m != nil && !isPlaceholder(m[1]) &&
+		!strings.ContainsAny(m[1], "{}$<>%") {
 		k.reportFault(Secret, at, "this address contains a password", secretBetter)
 	}
 }

@@ -1,7 +1,6 @@
 package review
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -175,7 +174,7 @@ func (s *shellFlow) followCall(c *syntax.CallExpr, in shellText) shellText {
 		words[i] = s.readWord(w)
 	}
 	args := c.Args
-	for len(args) > 1 && (prefixes()[args[0].Lit()] || args[0].Lit() == "timeout") {
+	for len(args) > 1 && (prefixes.Has(args[0].Lit()) || args[0].Lit() == "timeout") {
 		skip := 1
 		for skip < len(args)-1 && (strings.HasPrefix(constantOf(args[skip]), "-") ||
 			strings.Contains(args[skip].Lit(), "=") || args[0].Lit() == "timeout" && skip == 1) {
@@ -284,7 +283,7 @@ func (k *shellCall) checkAll() {
 	s := k.flow
 	k.checkRun()
 	k.checkQuery()
-	if fileCommands()[k.name] {
+	if fileCommands.Has(k.name) {
 		for i, v := range k.words {
 			if !strings.HasPrefix(constantOf(k.args[i]), "-") {
 				s.checkShellPath(v, k.args[i])
@@ -340,7 +339,7 @@ func (k *shellCall) checkRun() {
 				runs(s.runAll(p.Stmts, shellText{}), k.args[0])
 			}
 		}
-	case shells()[k.name]:
+	case shells.Has(k.name):
 		k.checkShellProgram(runs)
 	case k.name == "xargs" || k.name == "find" || k.name == "parallel":
 		k.checkInnerCommand()
@@ -352,7 +351,7 @@ func (k *shellCall) checkRun() {
 		if i, ok := k.findOption("-c", "--command"); ok {
 			s.reportShell(k.words[i], k.args[i])
 		}
-	case interpreters()[k.name]:
+	case interpreters.Has(k.name):
 		if i, ok := k.findOption("-c", "-e", "-r", "--eval"); ok {
 			runs(k.words[i], k.args[i])
 		} else if k.readsProgram() {
@@ -376,7 +375,7 @@ func (k *shellCall) checkShellProgram(runs func(shellText, syntax.Node)) {
 	s := k.flow
 	for i, w := range k.args {
 		switch {
-		case shellFlag().MatchString(w.Lit()) && i+1 < len(k.args):
+		case shellFlag.Get().MatchString(w.Lit()) && i+1 < len(k.args):
 			s.reportShell(k.words[i+1], k.args[i+1])
 			return
 		case processIn(w) != nil:
@@ -398,11 +397,11 @@ func (k *shellCall) checkInnerCommand() {
 		v = shellText{taint: fromListing}
 	}
 	for i, w := range k.args {
-		if !shells()[w.Lit()] {
+		if !shells.Has(w.Lit()) {
 			continue
 		}
 		for j := i + 1; j+1 < len(k.args); j++ {
-			if !shellFlag().MatchString(k.args[j].Lit()) {
+			if !shellFlag.Get().MatchString(k.args[j].Lit()) {
 				continue
 			}
 			if strings.Contains(constantOf(k.args[j+1]), "{}") {
@@ -418,8 +417,8 @@ func (k *shellCall) checkInnerCommand() {
 func (k *shellCall) checkQuery() {
 	s := k.flow
 	query := func(v shellText, at syntax.Node) {
-		if v.taint != 0 && v.built && v.safe&safeSQL == 0 && (startsSQL().MatchString(v.text) ||
-			certainSQL().MatchString(v.text)) {
+		if v.taint != 0 && v.built && v.safe&safeSQL == 0 && (startsSQL.Get().MatchString(v.text) ||
+			certainSQL.Get().MatchString(v.text)) {
 			origin := (&value{taint: v.taint}).describeOrigin()
 			s.checks.reportFault(SQL, offsetOf(at), "this query is put together from "+origin,
 				`pass values as parameters (psql -v id="$id" with :'id', or the parameters of the tool), and choose `+
@@ -427,7 +426,7 @@ func (k *shellCall) checkQuery() {
 		}
 	}
 	switch {
-	case databases()[k.name]:
+	case databases.Has(k.name):
 		for i, v := range k.words {
 			query(v, k.args[i])
 		}
@@ -435,7 +434,7 @@ func (k *shellCall) checkQuery() {
 	case k.name == "tool" && len(k.args) > 0:
 		path := strings.ToLower(constantOf(k.args[0]))
 		parts := strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune("._-", r) })
-		shell := slices.ContainsFunc(parts, func(word string) bool { return shellWords()[word] })
+		shell := slices.ContainsFunc(parts, shellWords.Has)
 		for i := range k.words[1:] {
 			flag, v, at := strings.TrimPrefix(constantOf(k.args[i]), "--"), k.words[i+1], k.args[i+1]
 			option, isOption := strings.CutPrefix(constantOf(at), "--")
@@ -444,10 +443,10 @@ func (k *shellCall) checkQuery() {
 			}
 			text := v
 			if flag == "json" {
-				_, text.text, _ = strings.Cut(sqlField().ReplaceAllString(v.text, "\x00"), "\x00")
+				_, text.text, _ = strings.Cut(sqlField.Get().ReplaceAllString(v.text, "\x00"), "\x00")
 			}
 			query(text, at)
-			if shell && (shellKeys()[flag] || flag == "json") && v.built {
+			if shell && (shellKeys.Has(flag) || flag == "json") && v.built {
 				s.reportShell(v, at)
 			}
 		}
@@ -458,7 +457,7 @@ func (k *shellCall) checkQuery() {
 var sqlField = lazily.Regexp(`"(?:sql|query|statement)"\s*:\s*"`)
 
 // insecureOption matches options that switch off the check of certificates.
-var insecureOption = map[string]func() *regexp.Regexp{
+var insecureOption = map[string]*lazily.Pattern{
 	"curl": lazily.Regexp(`^(?:-[a-zA-Z]*k[a-zA-Z]*|--insecure|--proxy-insecure)$`),
 	"wget": lazily.Regexp(`^--no-check-certificate$`),
 	"git":  lazily.Regexp(`^http\.sslVerify=false$`),
@@ -472,7 +471,7 @@ func (k *shellCall) checkOptions() {
 	insecure := insecureOption[strings.TrimSuffix(k.name, "3")]
 	for i, w := range k.args {
 		text := constantOf(w)
-		if insecure != nil && insecure().MatchString(text) && !isCurlValue(k.name, k.args, i) {
+		if insecure != nil && insecure.Get().MatchString(text) && !isCurlValue(k.name, k.args, i) {
 			s.checks.reportTLS(offsetOf(w))
 		}
 		if hasExpansion(w) {
@@ -534,7 +533,7 @@ func (k *shellCall) describeOutput() (out shellText) {
 	switch {
 	case k.name == "tool":
 		return shellText{taint: fromResult}
-	case fetchers()[k.name]:
+	case fetchers.Has(k.name):
 		return shellText{taint: fromResult}
 	case k.name == "ls" || k.name == "find":
 		return shellText{taint: fromListing}
@@ -543,7 +542,7 @@ func (k *shellCall) describeOutput() (out shellText) {
 		if k.name == "printf" && len(k.args) > 0 && strings.Contains(constantOf(k.args[0]), "%q") {
 			all.safe |= safeShell
 			all.text, all.built = "", false
-		} else if k.name == "printf" && len(k.args) > 0 && plainFormat().MatchString(constantOf(k.args[0])) {
+		} else if k.name == "printf" && len(k.args) > 0 && plainFormat.Get().MatchString(constantOf(k.args[0])) {
 			all.text, all.built = "", false
 		}
 		if k.name == "echo" && len(k.args) == 1 && !k.words[0].built {
@@ -560,12 +559,12 @@ func (k *shellCall) describeOutput() (out shellText) {
 		return shellText{taint: fromResult}
 	case k.name == "jq" && k.hasWords("-n"):
 		return shellText{taint: all.taint, safe: safeAll}
-	case k.name == "jq" && len(k.args) > 0 && countFilter().MatchString(constantOf(k.args[len(k.args)-1])):
+	case k.name == "jq" && len(k.args) > 0 && countFilter.Get().MatchString(constantOf(k.args[len(k.args)-1])):
 		return shellText{}
 	case k.name == "tr" && len(k.args) == 2 && strings.Contains(k.args[0].Lit(), "c") &&
-		strings.HasPrefix(k.args[0].Lit(), "-") && harmlessSet().MatchString(constantOf(k.args[1])):
+		strings.HasPrefix(k.args[0].Lit(), "-") && harmlessSet.Get().MatchString(constantOf(k.args[1])):
 		return shellText{taint: k.in.taint, safe: safeAll}
-	case filters()[k.name]:
+	case filters.Has(k.name):
 		v := k.in
 		if len(k.args) > 1 && v.taint == 0 { // of a file
 			v = shellText{taint: all.taint}

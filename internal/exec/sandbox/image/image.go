@@ -87,7 +87,7 @@ var namePattern = lazily.Regexp(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // CheckName returns an error if a name of an image or a volume is invalid.
 func CheckName(name string) error {
-	if !namePattern().MatchString(name) {
+	if !namePattern.Get().MatchString(name) {
 		return tool.Errorf(tool.Invalid, "invalid name %q: write lower-case letters, digits, dots, underscores and "+
 			"hyphens, at most 63, beginning with a letter or a digit", name)
 	}
@@ -99,7 +99,7 @@ var packagePattern = lazily.Regexp(`^@?[A-Za-z0-9][A-Za-z0-9._+/-]{0,120}([=@][A
 
 // CheckPackage returns an error if a name of a package or a module is invalid.
 func CheckPackage(name string) error {
-	if !packagePattern().MatchString(name) || strings.Contains(name, "..") {
+	if !packagePattern.Get().MatchString(name) || strings.Contains(name, "..") {
 		return tool.Errorf(tool.Invalid, "invalid name of a package %q", name)
 	}
 	return nil

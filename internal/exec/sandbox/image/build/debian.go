@@ -173,7 +173,7 @@ func readAlternatives(r io.Reader) (out []alternative, err error) {
 			return nil, err
 		}
 		script := strings.ReplaceAll(string(b), "\\\n", " ")
-		for _, m := range alternativePattern().FindAllStringSubmatch(script, -1) {
+		for _, m := range alternativePattern.Get().FindAllStringSubmatch(script, -1) {
 			out = append(out, alternative{m[1], m[2]})
 		}
 	}

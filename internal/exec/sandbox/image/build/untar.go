@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox/image"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -140,7 +141,7 @@ func (x *extractor) cleanPath(name string) (string, error) {
 		}
 	}
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
-	if first, rest, _ := strings.Cut(name, "/"); x.merged && mergedFolders[first] {
+	if first, rest, _ := strings.Cut(name, "/"); x.merged && mergedFolders.Has(first) {
 		name = path.Join("usr", first, rest)
 	}
 	if name == "" {
@@ -150,8 +151,7 @@ func (x *extractor) cleanPath(name string) (string, error) {
 }
 
 // mergedFolders are folders of the root that are links to folders of the same name in /usr.
-var mergedFolders = map[string]bool{"bin": true, "sbin": true, "lib": true, "lib32": true, "lib64": true,
-	"libx32": true}
+var mergedFolders = lazily.Words(`bin sbin lib lib32 lib64 libx32`)
 
 // findFolder returns the path of a folder without links, and creates it. Links are followed as in
 // the sandbox: the tree is their root.
