@@ -147,7 +147,11 @@ func (b *box) startProcess(program string, command []string, extra []*os.File) e
 	agent := os.NewFile(uintptr(pair[1]), "agent")
 	defer agent.Close()
 	_ = unix.SetNonblock(pair[1], false) // the agent reads and writes blockingly
-	b.in = bufio.NewReaderSize(b.conn, 64<<10)
+	size := 64 << 10
+	if b.machine != nil {
+		size = 1 << 10 // its agent only says that it is ready
+	}
+	b.in = bufio.NewReaderSize(b.conn, size)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err

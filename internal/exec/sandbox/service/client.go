@@ -38,7 +38,7 @@ func RunCommand(ctx context.Context, d Dialer, q *Request, input io.Reader, out 
 		return nil, err
 	}
 	defer conn.Close()
-	in := bufio.NewReaderSize(conn, 64<<10)
+	in := bufio.NewReaderSize(conn, 8<<10) // most replies are short, and long data isn't buffered
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if input != nil {
 		go sendInput(conn, input)

@@ -1,7 +1,6 @@
 package entry
 
 import (
-	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,6 +20,36 @@ const (
 	pageSize    = 4096
 
 	maxStarter = 256 << 10 // bytes
+)
+
+// An elfHeader is the header of an executable file: Elf64_Ehdr of elf(5). Package elf has it, too,
+// but makes the small program start later.
+type elfHeader struct {
+	Ident                          [16]byte
+	Type, Machine                  uint16
+	Version                        uint32
+	Entry, Segments, Sections      uint64 // an address, and offsets in the file
+	Flags                          uint32
+	Size, SegmentSize              uint16
+	SegmentCount, SectionSize      uint16
+	SectionCount, SectionNameIndex uint16
+}
+
+// An elfSegment is a part of the file that is mapped: Elf64_Phdr of elf(5).
+type elfSegment struct {
+	Type, Flags                                        uint32
+	Offset, Address, Physical, InFile, InMemory, Align uint64
+}
+
+// Values of these fields, as elf(5) names them: ET_EXEC; PT_LOAD and PT_GNU_STACK; PF_X, PF_W and
+// PF_R.
+const (
+	elfStatic  = 2
+	elfLoad    = 1
+	elfStack   = 0x6474e551
+	elfExecute = 1
+	elfWrite   = 2
+	elfRead    = 4
 )
 
 // A recorder records system calls for a starter.
@@ -148,19 +177,19 @@ func (r *recorder) makeStarter() ([]byte, error) {
 	if len(code) == 0 || len(code) > pageSize || list+len(r.data) > maxStarter {
 		return nil, errors.New("the calls don't fit in a starter")
 	}
-	const headers, programs = 64, 56
 	data := (2*pageSize + list + pageSize - 1) &^ (pageSize - 1)
-	segment := func(flags elf.ProgFlag, offset, address, size int) elf.Prog64 {
-		return elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(flags), Off: uint64(offset), Vaddr: uint64(address),
-			Paddr: uint64(address), Filesz: uint64(size), Memsz: uint64(size), Align: pageSize}
+	segment := func(flags uint32, offset, address, size int) elfSegment {
+		return elfSegment{Type: elfLoad, Flags: flags, Offset: uint64(offset), Address: uint64(address),
+			Physical: uint64(address), InFile: uint64(size), InMemory: uint64(size), Align: pageSize}
 	}
-	segments := []elf.Prog64{segment(elf.PF_R|elf.PF_X, pageSize, codeAddress, len(code)),
-		segment(elf.PF_R, 2*pageSize, listAddress, list),
-		segment(elf.PF_R|elf.PF_W, data, dataAddress, len(r.data)),
-		{Type: uint32(elf.PT_GNU_STACK), Flags: uint32(elf.PF_R | elf.PF_W), Align: 16}}
-	header := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: starterMachine, Version: uint32(elf.EV_CURRENT),
-		Entry: codeAddress, Phoff: headers, Ehsize: headers, Phentsize: programs, Phnum: uint16(len(segments))}
-	copy(header.Ident[:], elf.ELFMAG+"\x02\x01\x01") // 64 bits, little endian
+	segments := []elfSegment{segment(elfRead|elfExecute, pageSize, codeAddress, len(code)),
+		segment(elfRead, 2*pageSize, listAddress, list),
+		segment(elfRead|elfWrite, data, dataAddress, len(r.data)),
+		{Type: elfStack, Flags: elfRead | elfWrite, Align: 16}}
+	const headers, programs = 64, 56 // sizes of elfHeader and elfSegment
+	header := elfHeader{Type: elfStatic, Machine: starterMachine, Version: 1, Entry: codeAddress, Segments: headers,
+		Size: headers, SegmentSize: programs, SegmentCount: uint16(len(segments))}
+	copy(header.Ident[:], "\x7fELF\x02\x01\x01") // 64 bits, little endian
 	out := make([]byte, data, data+len(r.data))
 	copy(out, memoryOf(&header))
 	for i := range segments {

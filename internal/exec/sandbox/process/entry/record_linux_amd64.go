@@ -2,12 +2,11 @@ package entry
 
 import (
 	"bytes"
-	"debug/elf"
 	"unsafe"
 )
 
-// starterMachine is the architecture of starterCode.
-const starterMachine = uint16(elf.EM_X86_64)
+// starterMachine is the architecture of starterCode: EM_X86_64 of elf(5).
+const starterMachine = 62
 
 // addressOfCalls returns the address of makeCalls, the code of a starter.
 func addressOfCalls() unsafe.Pointer

@@ -230,7 +230,7 @@ func (s *stream) feedCommand(pid int, to *os.File) {
 
 // copyOutput sends what a command writes as frames, until the pipe ends or endReads is called.
 func (s *stream) copyOutput(kind byte, from *os.File) {
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, readSize)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 && s.sendFrame(kind, buf[:n]) != nil {
@@ -249,7 +249,7 @@ func (s *stream) sendRest(kind byte, from *os.File) {
 	if err != nil {
 		return
 	}
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, readSize)
 	for range maxWaiting {
 		n := 0
 		if conn.Control(func(fd uintptr) { n, err = unix.Read(int(fd), buf) }) != nil || err != nil || n <= 0 {

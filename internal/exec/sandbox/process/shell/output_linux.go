@@ -20,6 +20,10 @@ const (
 	maxTrace = 20       // of another program, which may end with a stack trace
 )
 
+// readSize is how many bytes of a pipe are read at once. Go has buffers of up to 64 KiB on the
+// stack of their goroutine: that would grow and be cleared, also if little is read.
+const readSize = 65 << 10
+
 // An output is standard output or standard error of a program.
 type output struct {
 	level string // of its console lines
@@ -33,7 +37,7 @@ type output struct {
 
 // copyFrom sends what r has as console lines, until its end or its deadline.
 func (o *output) copyFrom(r io.Reader) {
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, readSize)
 	for {
 		n, err := r.Read(buf)
 		o.sendLines(buf[:n])

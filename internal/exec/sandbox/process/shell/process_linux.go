@@ -116,7 +116,7 @@ func (b *background) signalChange() {
 // keepOutput adds what the process writes to its log, until no process has the other end.
 func (b *background) keepOutput(from *os.File) {
 	defer from.Close()
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, readSize)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {

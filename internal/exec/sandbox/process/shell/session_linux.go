@@ -118,7 +118,7 @@ func (o *output) copyWaiting(f *os.File) (end bool) {
 	if err != nil {
 		return true
 	}
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, readSize)
 	_ = conn.Control(func(fd uintptr) {
 		for range maxWaiting {
 			n, err := unix.Read(int(fd), buf)

@@ -152,7 +152,7 @@ func (w *watcher) addFolder(root string) error {
 
 // collectEvents reads the system's events until the queue is closed.
 func (w *watcher) collectEvents() {
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, readSize)
 	for {
 		n, err := w.queue.Read(buf)
 		if err != nil {

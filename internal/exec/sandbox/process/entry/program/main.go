@@ -1,5 +1,10 @@
 // Program enters a sandbox, or is the agent of shells in one (package entry). It is a part of
 // biplane that starts faster than all of it: make builds it, and embeds it in biplane.
+//
+// Go's runtime doesn't look for changes of the number of processors: it would stop the agent for
+// that while it starts.
+//
+//go:debug updatemaxprocs=0
 package main
 
 import (
