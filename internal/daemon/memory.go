@@ -13,7 +13,7 @@ import (
 // idleTime is about the time without calls after which memory is released.
 const idleTime = 2 * time.Second
 
-// spareHeap allocates memory that is never touched, so it takes address space only. The garbage
+// spareHeap allocates memory that is never touched, so it only uses address space. The garbage
 // collector counts it as live, and waits for 16 MB more garbage before it runs. With a small heap
 // it would run every few milliseconds under load: this saves about a tenth of a call's CPU time.
 // It runs once in a process, before other work, so that the memory is fresh from the system.

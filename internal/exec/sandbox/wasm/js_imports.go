@@ -26,9 +26,10 @@ type imports struct{ e *jsEngine }
 
 // The names of the functions that the host function lends to the prelude. Their lengths differ.
 const (
-	lentCall      = "c"   // writes the line of a call, and marks its promise as handled
-	lentParse     = "pa"  // parses a long JSON text
-	lentStringify = "str" // writes a plain value as JSON
+	lentCall      = "c"    // writes the line of a call, and marks its promise as handled
+	lentParse     = "pa"   // parses a long JSON text
+	lentStringify = "str"  // writes a plain value as JSON
+	lentSort      = "sort" // sorts a plain array
 )
 
 // EnvHostCall implements the host function and the functions that it lends. It distinguishes them
@@ -52,6 +53,8 @@ func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) 
 		return e.parseJSON(arg(0))
 	case uint32(len(lentStringify)):
 		return e.stringifyJSON(arg(0), arg(1))
+	case uint32(len(lentSort)):
+		return e.sortArray(arg(0), arg(1))
 	}
 	switch name, n := e.command(arg(0)); string(name[:n]) {
 	case "write":

@@ -143,13 +143,19 @@ func TestJSONKeys(t *testing.T) {
 	}
 }
 
-// TestJSONStop stops guests while the host parses or writes for them. The next guest is unharmed.
+// TestJSONStop stops guests while the host parses, writes or sorts for them. The next guest is
+// unharmed.
 func TestJSONStop(t *testing.T) {
 	d := realDriver(t, Config{})
-	for _, loop := range []string{"JSON.parse(text)", "JSON.stringify(value)"} {
+	for loop, value := range map[string]string{
+		"JSON.parse(text)":            "0",
+		"JSON.stringify(value)":       "JSON.parse(text)",
+		"value.sort((a, b) => a - b)": "Array.from({ length: 1000000 }, (_, i) => i * 7919 % 1000003)",
+	} {
 		k := newKept(t, d, sandbox.Spec{Memory: 256 << 20, CPU: 800 * time.Millisecond})
 		c := &script{Reader: strings.NewReader(program(`(async () => {
-			const text = "[" + '{"a":[1,"two",{"b":3.5}]},'.repeat(100000) + "0]", value = JSON.parse(text);
+			const text = "[" + '{"a":[1,"two",{"b":3.5}]},'.repeat(100000) + "0]";
+			const value = `+value+`;
 			for (;;) `+loop+`;
 		})`) + "\n")}
 		_, err := k.Run(t.Context(), &sandbox.Cmd{Guest: c, Keep: true})

@@ -35,6 +35,13 @@ function placed(line, at) {
   return slice(line, 0, at) + "earlier program" + (endsWith(line, ")") ? ")" : "");
 }
 
+const isNative = (line) => indexOf(line, "(native)") >= 0;
+
+// Tells whether the runtime called a builtin by its copy (see primordials.js), from the next frame.
+function isByRuntime(line, next) {
+  return endsWith(line, "at call (native)") && next !== undefined && !isNative(next) && indexOf(next, evalName) < 0;
+}
+
 /**
  * Returns the frames of the program and of builtins that it called, renamed to the program's name.
  */
@@ -49,7 +56,7 @@ export function cleanStack(raw) {
     if (at >= 0) {
       push(kept, placed(line, at));
       end = kept.length;
-    } else if (indexOf(line, "(native)") >= 0 && kept.length > 0) {
+    } else if (isNative(line) && kept.length > 0 && !isByRuntime(line, lines[i + 1])) {
       push(kept, line);
     }
   }

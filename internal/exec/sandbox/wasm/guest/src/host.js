@@ -21,6 +21,13 @@ export const hostParse = host("lend", "pa");
  */
 export const hostStringify = host("lend", "str");
 
+/**
+ * hostSort(array, key) sorts a plain array by numbers: the elements for the key "+", their fields
+ * for "+name", or their items for "+[index]"; in descending order with "-" instead of "+". It
+ * returns undefined if the engine must do it. hostSort(array) only checks the array.
+ */
+export const hostSort = host("lend", "sort");
+
 const write = (line) => { host("write", line + "\n"); };
 
 /**

@@ -11,6 +11,7 @@ import { ToolError } from "./toolerror.js";
 import * as calls from "./calls.js";
 import "./decoded.js";
 import "./regexps.js";
+import "./sorts.js";
 import * as timers from "./timers.js";
 import * as console_ from "./console.js";
 import { parse, resolved, serialize } from "./json.js";

@@ -1,0 +1,1 @@
+// Node has its own.
