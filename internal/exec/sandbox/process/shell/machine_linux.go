@@ -3,7 +3,6 @@ package shell
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -108,7 +107,7 @@ func (s *stream) sendReply(r *service.Reply, err error) {
 			r.Error, r.Kind = err.Error(), kindOfFileError(err)
 		}
 	}
-	if text, err := json.Marshal(r); err == nil {
+	if text, err := service.EncodeReply(r); err == nil {
 		_ = s.sendFrame(service.FrameReply, text) // the host may have left
 	}
 }
@@ -144,18 +143,18 @@ func (s *steward) serveStream(conn *os.File) {
 	if err != nil {
 		return // the host has left
 	}
-	var q service.Request
-	if err := json.Unmarshal(line, &q); err != nil {
+	q, err := service.DecodeRequest(line)
+	if err != nil {
 		st.sendReply(nil, tool.Errorf(tool.Invalid, "the request is invalid: %w", err))
 		return
 	}
 	switch q.Op {
 	case service.OpRun:
-		st.sendReply(s.runCommand(st, &q))
+		st.sendReply(s.runCommand(st, q))
 	case service.OpDial:
-		s.dialPort(st, &q)
+		s.dialPort(st, q)
 	default:
-		st.sendReply(s.answerRequest(st, &q))
+		st.sendReply(s.answerRequest(st, q))
 	}
 }
 
