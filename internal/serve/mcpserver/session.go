@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -23,12 +24,12 @@ type sessions struct {
 }
 
 type session struct {
-	owner   string // Principal.ID of its creator
-	profile string
-	active  int // requests under way
-	used    time.Time
-	timer   *time.Timer // expires when the session has been idle for too long; stopped while active
-	gone    func()      // cancels its calls
+	owner  string // Principal.ID of its creator
+	rights string // of its creator then, with which the SDK makes all its calls: see rightsOf
+	active int    // requests under way
+	used   time.Time
+	timer  *time.Timer // expires when the session has been idle for too long; stopped while active
+	gone   func()      // cancels its calls
 }
 
 // graceIdle is how long a session must have been idle before it may be closed to make room for
@@ -87,7 +88,7 @@ func (t *sessions) releaseRoom(p tool.Principal) { t.room.Release(p.ID, 1) }
 func (t *sessions) addSession(id string, p tool.Principal, gone func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := &session{owner: p.ID, profile: p.Profile, active: 1, used: time.Now(), gone: gone}
+	s := &session{owner: p.ID, rights: rightsOf(p), active: 1, used: time.Now(), gone: gone}
 	s.timer = time.AfterFunc(t.idle, func() { t.expireSession(id) })
 	s.timer.Stop()
 	t.open[id] = s
@@ -96,13 +97,21 @@ func (t *sessions) addSession(id string, p tool.Principal, gone func()) {
 	}
 }
 
-// beginUse marks a session as in use. It returns false if the session is unknown or belongs to
-// another principal or profile.
+// rightsOf returns what policies and the catalog know about a principal: its profile, groups, roles
+// and so on.
+func rightsOf(p tool.Principal) string {
+	p.Groups = slices.Sorted(slices.Values(p.Groups)) // issuers list them in any order
+	return string(p.AppendKey(nil))
+}
+
+// beginUse marks a session as in use. It returns false if the session is unknown, or belongs to
+// another principal, profile or agent. It also does if the principal's groups, roles or scopes have
+// changed: a new session then has the new ones.
 func (t *sessions) beginUse(id string, p tool.Principal) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.open[id]
-	if s == nil || s.owner != p.ID || s.profile != p.Profile {
+	if s == nil || s.owner != p.ID || s.rights != rightsOf(p) {
 		return false
 	}
 	s.active++

@@ -61,6 +61,36 @@ func TestSessionTable(t *testing.T) {
 	})
 }
 
+// TestSessionAfterRightsChanged checks that a session isn't continued with another token of its
+// owner that has other rights: its calls would have those of the token that opened it.
+func TestSessionAfterRightsChanged(t *testing.T) {
+	table := newSessions(2, time.Hour, func(string) {})
+	defer table.closeAll()
+	ann := tool.Principal{ID: "ann", Agent: "chat", Roles: []string{"user"}, Groups: []string{"dev", "ops"},
+		Scopes: []string{"mcp"}, Until: time.Unix(1, 0)}
+	if err := table.reserveRoom(ann); err != nil {
+		t.Fatalf("reserve: %v", err)
+	}
+	table.addSession("a", ann, func() {})
+	renewed := ann
+	renewed.Until, renewed.Groups = time.Unix(2, 0), []string{"ops", "dev"}
+	if !table.beginUse("a", renewed) {
+		t.Error("a renewed token with the same rights is refused")
+	}
+	for name, change := range map[string]func(*tool.Principal){
+		"groups":  func(p *tool.Principal) { p.Groups = []string{"dev"} },
+		"roles":   func(p *tool.Principal) { p.Roles = []string{"user", "approver"} },
+		"scopes":  func(p *tool.Principal) { p.Scopes = []string{"mcp", "api"} },
+		"agent":   func(p *tool.Principal) { p.Agent = "other" },
+		"profile": func(p *tool.Principal) { p.Profile = "small" },
+	} {
+		other := ann
+		if change(&other); table.beginUse("a", other) {
+			t.Errorf("the session goes on with other %s", name)
+		}
+	}
+}
+
 // TestSessionsOfAGreedyPrincipal checks that when one principal has opened all available sessions,
 // another can still open one. The first principal's idle sessions are closed before those of anyone
 // who has fewer.
