@@ -75,7 +75,7 @@ func (g approvedCall) RecheckCall(context.Context) error {
 		return tool.Errorf(tool.Conflict, "%s has changed since: its effect may differ from what was approved",
 			c.Tool.Path())
 	}
-	if d := g.decide(requestOf(c, e.Tool)); d.Effect == policy.Deny {
+	if d := g.decide(requestOf(c, e.Tool.ForCall(c.Arguments))); d.Effect == policy.Deny {
 		return tool.Errorf(tool.Denied, "it is denied by policy %s by now: %s", d.Policy, d.Reason)
 	}
 	return nil

@@ -57,3 +57,28 @@ func TestJudgedCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestApprovedJudgedCall checks that an approved call that only reads is looked at again as one
+// that reads, before it is made.
+func TestApprovedJudgedCall(t *testing.T) {
+	p, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(
+		`@ask("people") permit (principal, action, resource) when { resource.readOnly };`)}}})
+	if err != nil {
+		t.Fatalf("load the policies: %v", err)
+	}
+	cat := catalog.New(catalog.Config{})
+	cat.Set(catalog.Source{Name: "shop",
+		Tools: []*tool.Tool{{Name: "query", InputSchema: []byte(`{"type":"object"}`), Judge: readJudge{}}}})
+	g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate),
+		Log: slog.New(slog.DiscardHandler), Audit: audittest.NewLog()})
+	if err != nil {
+		t.Fatalf("make the gateway: %v", err)
+	}
+	for what, permitted := range map[string]bool{"read": true, "write": false} {
+		args := json.RawMessage(`{"do":"` + what + `"}`)
+		c := &tool.Call{Tool: cat.View().Entry("shop", "query").Tool.ForCall(args), Arguments: args}
+		if err := (approvedCall{g, c}).RecheckCall(t.Context()); (err == nil) != permitted {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -53,8 +53,9 @@ func (g *Gateway) decidePlan(c *tool.Call, p *plan.Plan) policy.Decision {
 		case e.Tool.Digest() != w.Definition:
 			return deny("call %d, %s: the tool has changed since it was planned: plan it anew", i+1, w.Tool)
 		}
-		d := g.decide(policy.Request{Principal: c.Principal, Tool: e.Tool,
-			Arguments: w.Arguments, Parent: c.FromProgram().Execution, Tier: c.FromProgram().Tier, Labels: c.Labels})
+		write := *c // as the program will make it
+		write.Arguments = w.Arguments
+		d := g.decide(requestOf(&write, e.Tool.ForCall(w.Arguments)))
 		switch {
 		case d.Effect == policy.Deny:
 			return deny("call %d, %s, is denied by policy %s: %s", i+1, w.Tool, d.Policy, d.Reason)

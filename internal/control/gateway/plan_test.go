@@ -85,3 +85,40 @@ func TestPlanIsNoTool(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanOfProgramWithFindings checks that the approvers of a plan are those of its calls in that
+// program: policies may ask others about programs in which the review found faults.
+func TestPlanOfProgramWithFindings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		note := &tool.Tool{Name: "note", InputSchema: json.RawMessage(`{"type":"object"}`)}
+		nothing := tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) { return nil, nil })
+		e, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(`
+			@ask("leads") permit (principal, action, resource) when { context.findings.contains("sql") };
+			permit (principal, action, resource);`)}}})
+		if err != nil {
+			t.Fatalf("policy.New: %v", err)
+		}
+		cat := catalog.New(catalog.Config{})
+		cat.Set(catalog.Source{Name: "crm", Health: tool.Health{State: tool.Ready}, Tools: []*tool.Tool{note},
+			Caller: nothing})
+		people := approval.New(approval.Config{Store: approvaltest.NewMemory(), Expires: time.Hour})
+		door, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: people,
+			Audit: audittest.NewLog(), Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatalf("gateway.New: %v", err)
+		}
+		args := `{"policies":"` + e.Version() + `","writes":[{"tool":"crm.note","arguments":{},"definition":"` +
+			cat.View().Entry("crm", "note").Tool.Digest() + `"}]}`
+		go func() {
+			_, _ = door.Call(t.Context(), &tool.Call{ID: "ex_1.1", Path: tool.PlanPath,
+				Arguments: json.RawMessage(args),
+				By:        &tool.Program{Execution: "ex_1", Findings: []tool.Finding{{Rule: "sql"}}, Plan: nothing}})
+		}()
+		synctest.Wait()
+		all, err := people.List(t.Context(), approval.Query{})
+		if err != nil || len(all) != 1 || len(all[0].Approvers) != 1 || all[0].Approvers[0] != "leads" {
+			t.Errorf("the requests are %+v, %v: want one for leads", all, err)
+		}
+		time.Sleep(2 * time.Hour) // it expires, so that the call ends
+	})
+}
