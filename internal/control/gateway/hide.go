@@ -33,7 +33,9 @@ func hide(g *Gateway, next handler) handler {
 				}
 				return res, err
 			}
-		case c.Tool.Upstream == tool.Own:
+		case isSandboxTool(c.Tool) && tool.IsForPeople(ctx):
+			return next(ctx, r)
+		case c.Tool.Upstream == tool.Own && !isSandboxTool(c.Tool):
 			shown = func(res *tool.Result, err error) (*tool.Result, error) {
 				return hideOwn(ctx, guard, c, res, err)
 			}

@@ -180,3 +180,55 @@ func TestErrorsHideWhatTheyWrap(t *testing.T) {
 		t.Errorf("%v, which wraps %v", err, errors.Unwrap(err))
 	}
 }
+
+// A logKeeper keeps progress and log messages.
+type logKeeper struct {
+	tool.NoObserver
+	got []string
+}
+
+func (k *logKeeper) OnProgress(_ context.Context, p tool.Progress) { k.got = append(k.got, p.Message) }
+func (k *logKeeper) OnLog(_ context.Context, l tool.Log)           { k.got = append(k.got, string(l.Raw)) }
+
+// TestOutputOfSandboxesIsHidden checks that models see no personal data in what a command in a
+// sandbox writes, and that people do.
+func TestOutputOfSandboxesIsHidden(t *testing.T) {
+	cat := catalog.New(catalog.Config{})
+	cat.Set(catalog.Source{
+		Name: tool.Own, Health: tool.Health{State: tool.Ready},
+		Tools: []*tool.Tool{{Name: tool.SandboxPrefix + "run", InputSchema: json.RawMessage(`{"type":"object"}`)}},
+		Caller: tool.CallerFunc(func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+			c.Observe().OnProgress(ctx, tool.Progress{Message: "ada@example.com"})
+			c.Observe().OnLog(ctx, tool.Log{Raw: json.RawMessage(`{"data":"ada@example.com"}`)})
+			return tool.StructuredResult(json.RawMessage(`{"out":"ada@example.com"}`), "ada@example.com")
+		}),
+	})
+	f, _ := policy.Starter("open")
+	e, err := policy.New(policy.Config{Files: []policy.File{f}})
+	if err != nil {
+		t.Fatalf("policy.New: %v", err)
+	}
+	guard := privacy.New(privacy.Config{Store: vaults(t), Log: slog.New(slog.DiscardHandler)})
+	g, err := gateway.New(gateway.Config{Catalog: cat, Policy: e, Approval: approval.New(approval.Config{}),
+		Audit: audittest.NewLog(), Privacy: guard, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatalf("gateway.New: %v", err)
+	}
+	for _, people := range []bool{false, true} {
+		o := &logKeeper{}
+		ctx := t.Context()
+		if people {
+			ctx = tool.ForPeople(ctx)
+		}
+		r, err := g.Call(ctx, &tool.Call{Path: "biplane." + tool.SandboxPrefix + "run",
+			Principal: tool.Principal{ID: "key:ada"}, Observer: o})
+		if err != nil {
+			t.Fatalf("call: %v", err)
+		}
+		all := strings.Join(append(o.got, string(r.Raw), string(r.Structured)), " ")
+		if strings.Count(all, "ada@example.com") != map[bool]int{true: 5}[people] ||
+			strings.Count(all, "[EMAIL_1]") != map[bool]int{false: 5}[people] {
+			t.Errorf("for people: %v; shown: %s", people, all)
+		}
+	}
+}

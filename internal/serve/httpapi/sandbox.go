@@ -29,7 +29,8 @@ func (h *sandboxRoutes) callTool(r *http.Request, name string, args any, o tool.
 	if err != nil {
 		return nil, err
 	}
-	res, err := h.door.Call(r.Context(), &tool.Call{Path: tool.Own + "." + tool.SandboxPrefix + name, Arguments: raw,
+	ctx := tool.ForPeople(r.Context())
+	res, err := h.door.Call(ctx, &tool.Call{Path: tool.Own + "." + tool.SandboxPrefix + name, Arguments: raw,
 		Principal: principalOf(r), Observer: o})
 	switch {
 	case err != nil:
