@@ -468,7 +468,7 @@ func guestError(err error) *sandbox.GuestError {
 // errUnread is the error for a program that requests more than it reads.
 var errUnread = tool.Over(execution.FanOutLimit,
 	"%s are waiting to be read by the program already: await each part before asking for the next",
-	text.Size(stream.MaxMade))
+	text.Size(stream.MaxBuffered))
 
 // maxShort is the number of bytes of a call's arguments that an error text shows.
 const maxShort = 160

@@ -217,7 +217,7 @@ func (d *dialog) repeatCall(c *sandbox.GuestCall) error {
 
 // A guestStream is the guest's stream during one Run: a sandbox.Cmd.Guest.
 type guestStream struct {
-	*stream.Reach[about]
+	*stream.RunStream[about]
 	dialog *dialog
 }
 

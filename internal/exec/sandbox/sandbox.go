@@ -139,20 +139,20 @@ type Pusher interface {
 	// Calls are sequential, and the first may come before Push returns. The last call carries the
 	// end: io.EOF, or the error that ended the stream.
 	Push(to Sink)
-	// Took reports that the driver has room for n more bytes.
-	Took(n int)
+	// AddCredit reports that the driver has room for n more bytes.
+	AddCredit(n int)
 }
 
 // A Sink accepts the host's bytes from a Pusher.
 type Sink interface {
 	// AcceptPush doesn't block and doesn't retain p. It returns how many bytes it consumed, and
-	// reports the rest later by Pusher.Took. That bounds the amount of pending data.
+	// reports the rest later by Pusher.AddCredit. That bounds the amount of pending data.
 	AcceptPush(p []byte, end error) (took int)
 }
 
-// A Prompt is a stream that can be read and written without blocking, so that a driver needs no
-// goroutine for either direction.
-type Prompt interface {
+// A NonblockingStream is a stream that can be read and written without blocking, so that a driver
+// needs no goroutine for either direction.
+type NonblockingStream interface {
 	Pusher
 	// WriteNow writes as much of p as it can without waiting for the host, possibly nothing. If
 	// last is set, the host may get the bytes as late as the Run's result.

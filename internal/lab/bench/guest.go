@@ -129,8 +129,8 @@ func (g *guest) closeGuest() error {
 	return errors.Join(g.pauseRun(), g.box.Close())
 }
 
-// A stream is the host's end of a guest stream. It is a sandbox.Prompt, like that of a child
-// process.
+// A stream is the host's end of a guest stream. It is a sandbox.NonblockingStream, like
+// that of a child process.
 type stream struct {
 	call func(*sandbox.GuestCall) json.RawMessage // answers calls immediately
 	ends chan *sandbox.GuestMessage               // receives Done and Fail
@@ -221,8 +221,8 @@ func (s *stream) Push(to sandbox.Sink) {
 	}
 }
 
-// Took does nothing: the stream holds nothing back.
-func (*stream) Took(int) {}
+// AddCredit does nothing: the stream holds nothing back.
+func (*stream) AddCredit(int) {}
 
 // WriteNow handles lines from the guest. It never blocks.
 func (s *stream) WriteNow(p []byte, _ bool) (int, error) { return s.Write(p) }

@@ -128,7 +128,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	if err != nil {
 		return sandbox.Capabilities{}, err
 	}
-	caps, err := p.probe(ctx)
+	caps, err := p.probeDriver(ctx)
 	if err != nil {
 		return sandbox.Capabilities{}, err
 	}
@@ -145,7 +145,7 @@ func clone(c sandbox.Capabilities) sandbox.Capabilities {
 // Create returns a fresh sandbox, in a process of the owner that spec names.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	return d.make(ctx, spec, func(p *process) (*Sandbox, error) {
-		return p.create(ctx, appendSpec(nil, spec))
+		return p.createSandbox(ctx, appendSpec(nil, spec))
 	})
 }
 
@@ -156,7 +156,7 @@ func (d *Driver) Restore(ctx context.Context, spec sandbox.Spec, snapshot []byte
 			d.cfg.Snapshot)
 	}
 	return d.make(ctx, spec, func(p *process) (*Sandbox, error) {
-		return p.make(ctx, kindRestore, appendSpec(appendSize(nil, len(snapshot)), spec), snapshot)
+		return p.makeSandbox(ctx, kindRestore, appendSpec(appendSize(nil, len(snapshot)), spec), snapshot)
 	})
 }
 
@@ -199,7 +199,7 @@ func (d *Driver) Close() error {
 		d.work.Done()
 	}
 	for p := range d.all {
-		p.end("was ended with its driver")
+		p.kill("was ended with its driver")
 	}
 	d.change()
 	d.mu.Unlock()
@@ -227,11 +227,11 @@ func (d *Driver) explain(caps *sandbox.Capabilities, ps []Protection) error {
 		}
 	}
 	caps.Details["process"] = "a process of its own for each owner: " + strings.Join(armed, ", ")
-	return d.enough(ps)
+	return d.checkProtections(ps)
 }
 
-// enough returns an error if too few protections are armed.
-func (d *Driver) enough(ps []Protection) error {
+// checkProtections returns an error if too few protections are armed.
+func (d *Driver) checkProtections(ps []Protection) error {
 	var missing []string
 	separate := !confines
 	for _, p := range ps {

@@ -21,15 +21,15 @@ type flow struct {
 	over    chan struct{} // closed when the operation has ended: nothing more is sent
 	once    sync.Once
 
-	mu     sync.Mutex
-	buf    []byte
-	spare  []byte
-	open   int  // bytes that the other side may still send
-	taken  int  // bytes consumed since the last credit
-	want   int  // bytes that must be buffered before more is signaled; fewer at the end
-	ended  bool // no more bytes will arrive
-	credit int  // bytes that may be sent
-	deaf   bool // the other side no longer reads
+	mu       sync.Mutex
+	buf      []byte
+	spare    []byte
+	open     int  // bytes that the other side may still send
+	consumed int  // bytes consumed since the last credit
+	wakeAt   int  // bytes that must be buffered before more is signaled; fewer at the end
+	ended    bool // no more bytes will arrive
+	credit   int  // bytes that may be sent
+	unread   bool // the other side no longer reads
 
 	// consumes incoming bytes instead of flow.take; called by the goroutine that reads the socket
 	sink sandbox.Sink
@@ -46,23 +46,23 @@ func (f *flow) addBytes(b []byte) error {
 	switch {
 	case len(b) > f.open:
 		f.mu.Unlock()
-		return newBreach("more data than it may send")
+		return protocolErrorf("more data than it may send")
 	case f.ended:
 		f.mu.Unlock()
-		return newBreach("data after its end")
+		return protocolErrorf("data after its end")
 	}
 	f.open -= len(b)
 	credit := 0
 	if f.sink != nil {
-		credit = f.due(f.sink.AcceptPush(b, nil))
+		credit = f.countBytes(f.sink.AcceptPush(b, nil))
 	} else {
 		f.buf = append(f.buf, b...)
-		if len(f.buf) >= f.want {
+		if len(f.buf) >= f.wakeAt {
 			signal(f.more)
 		}
 	}
 	f.mu.Unlock()
-	return f.tell(credit)
+	return f.sendCredit(credit)
 }
 
 // expect announces that n bytes will arrive. The reader is not woken before all of them, or half a
@@ -72,11 +72,11 @@ func (f *flow) expect(n uint64) {
 	defer f.mu.Unlock()
 	most := int(min(n, window))
 	f.buf = slices.Grow(f.buf, max(most-len(f.buf), 0))
-	if f.want = most; n > window {
-		f.want = window / 2
+	if f.wakeAt = most; n > window {
+		f.wakeAt = window / 2
 	}
-	f.want = min(f.want, len(f.buf)+f.open) // it can't send more without credit
-	if len(f.buf) >= f.want {
+	f.wakeAt = min(f.wakeAt, len(f.buf)+f.open) // it can't send more without credit
+	if len(f.buf) >= f.wakeAt {
 		signal(f.more)
 	}
 }
@@ -102,7 +102,7 @@ func (f *flow) gather(ctx context.Context, n uint64) (all []byte, err error) {
 			break // the other side needs no more credit
 		}
 		f.expect(n - uint64(len(all)))
-		if err := f.took(len(b)); err != nil {
+		if err := f.returnCredit(len(b)); err != nil {
 			return nil, err
 		}
 	}
@@ -117,14 +117,14 @@ func (f *flow) Push(sink sandbox.Sink) {
 	f.sink = sink
 	credit := 0
 	if len(f.buf) > 0 {
-		credit = f.due(sink.AcceptPush(f.buf, nil))
+		credit = f.countBytes(sink.AcceptPush(f.buf, nil))
 		f.buf, f.spare = nil, nil
 	}
 	if f.ended {
 		sink.AcceptPush(nil, io.EOF)
 	}
 	f.mu.Unlock()
-	_ = f.tell(credit) // if this fails, the reader notices
+	_ = f.sendCredit(credit) // if this fails, the reader notices
 }
 
 // end marks the end of the received bytes.
@@ -153,30 +153,30 @@ func (f *flow) take() (b []byte, ended bool) {
 	return b, ended
 }
 
-// took allows the other side to send n more bytes. The credit is sent only once enough has
+// returnCredit allows the other side to send n more bytes. The credit is sent only once enough has
 // accumulated.
-func (f *flow) took(n int) error {
+func (f *flow) returnCredit(n int) error {
 	f.mu.Lock()
-	n = f.due(n)
+	n = f.countBytes(n)
 	f.mu.Unlock()
-	return f.tell(n)
+	return f.sendCredit(n)
 }
 
-// Took is like took. If it fails, the reader of the socket notices.
-func (f *flow) Took(n int) { _ = f.took(n) }
+// AddCredit is like returnCredit. If it fails, the reader of the socket notices.
+func (f *flow) AddCredit(n int) { _ = f.returnCredit(n) }
 
-// due counts n consumed bytes, and returns the credit to send now. The caller holds mu.
-func (f *flow) due(n int) (credit int) {
-	if f.taken += n; f.taken < window/4 {
+// countBytes counts n consumed bytes, and returns the credit to send now. The caller holds mu.
+func (f *flow) countBytes(n int) (credit int) {
+	if f.consumed += n; f.consumed < window/4 {
 		return 0
 	}
-	credit, f.taken = f.taken, 0
+	credit, f.consumed = f.consumed, 0
 	f.open += credit
 	return credit
 }
 
-// tell sends credit to the other side.
-func (f *flow) tell(credit int) error {
+// sendCredit sends credit to the other side.
+func (f *flow) sendCredit(credit int) error {
 	if credit == 0 {
 		return nil
 	}
@@ -186,13 +186,13 @@ func (f *flow) tell(credit int) error {
 // grant adds credit received from the other side.
 func (f *flow) grant(payload []byte) error {
 	if len(payload) != 4 {
-		return newBreach("credit of %d bytes", len(payload))
+		return protocolErrorf("credit of %d bytes", len(payload))
 	}
 	n := binary.LittleEndian.Uint32(payload)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n > window || f.credit+int(n) > window {
-		return newBreach("more credit than was used")
+		return protocolErrorf("more credit than was used")
 	}
 	f.credit += int(n)
 	signal(f.space)
@@ -216,9 +216,9 @@ func (f *flow) queue(b []byte) error {
 		f.mu.Lock()
 		n := min(len(b), f.credit, partSize)
 		f.credit -= n
-		deaf := f.deaf
+		unread := f.unread
 		f.mu.Unlock()
-		if deaf {
+		if unread {
 			return io.ErrClosedPipe
 		}
 		if n == 0 {
@@ -252,14 +252,14 @@ func (f *flow) WriteNow(b []byte, last bool) (n int, err error) {
 		f.mu.Lock()
 		part := min(len(b), f.credit, partSize)
 		f.credit -= part
-		deaf := f.deaf
+		unread := f.unread
 		f.mu.Unlock()
 		select {
 		case <-f.over:
-			deaf = true
+			unread = true
 		default:
 		}
-		if deaf {
+		if unread {
 			return n, io.ErrClosedPipe
 		}
 		if part == 0 {
@@ -281,11 +281,11 @@ func (f *flow) WriteNow(b []byte, last bool) (n int, err error) {
 	return n, nil
 }
 
-// deafen makes sends fail: the other side no longer reads.
-func (f *flow) deafen() {
+// markUnread makes sends fail: the other side no longer reads.
+func (f *flow) markUnread() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.deaf = true
+	f.unread = true
 	signal(f.space)
 }
 

@@ -20,7 +20,7 @@ const (
 	kindRestore                  // restore a sandbox: the snapshot's size, a spec; the snapshot follows as data
 	kindRun                      // run a guest: a command; the guest stream follows as data
 	kindEnd                      // the guest stream has ended
-	kindDeaf                     // the guest stream is no longer read
+	kindUnread                   // the guest stream is no longer read
 	kindCancel                   // stop the run
 	kindAnswer                   // answer to a kindAsk: its number, whether more follows, bytes
 	kindSnapshot                 // take a snapshot: returned as data, then a result
@@ -65,13 +65,13 @@ type frame struct {
 	payload []byte
 }
 
-// A breach is an error that reports a violation of the protocol by the other side.
-type breach struct{ what string }
+// A protocolError is an error that reports a violation of the protocol by the other side.
+type protocolError struct{ what string }
 
 // Error returns a message that describes the violation.
-func (b *breach) Error() string { return "broke the protocol: " + b.what }
+func (b *protocolError) Error() string { return "broke the protocol: " + b.what }
 
-func newBreach(format string, a ...any) error { return &breach{fmt.Sprintf(format, a...)} }
+func protocolErrorf(format string, a ...any) error { return &protocolError{fmt.Sprintf(format, a...)} }
 
 // A reader reads frames.
 type reader struct {
@@ -98,9 +98,9 @@ func (r *reader) next() (frame, error) {
 	n := binary.LittleEndian.Uint32(h)
 	switch {
 	case n > maxPayload:
-		return frame{}, newBreach("a frame of %d bytes", n)
+		return frame{}, protocolErrorf("a frame of %d bytes", n)
 	case f.kind == 0 || f.kind >= kinds:
-		return frame{}, newBreach("a frame of kind %d", f.kind)
+		return frame{}, protocolErrorf("a frame of kind %d", f.kind)
 	}
 	b, err := r.r.Peek(headerSize + int(n))
 	if err != nil {

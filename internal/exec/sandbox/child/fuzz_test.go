@@ -37,7 +37,7 @@ func FuzzServe(f *testing.F) {
 		make1 + framed(kindRun, 1, 2, run) + framed(kindData, 1, 2, "ask x\n") +
 			framed(kindAnswer, 1, 2, number4(1)+"\x00y") + framed(kindCancel, 1, 2, ""),
 		make1 + framed(kindRun, 1, 2, run) + framed(kindData, 1, 2, "spin\n") + framed(kindSnapshot, 1, 3, ""),
-		make1 + framed(kindRun, 1, 2, run) + framed(kindData, 1, 2, "flood 9999999\n") + framed(kindDeaf, 1, 2, "") +
+		make1 + framed(kindRun, 1, 2, run) + framed(kindData, 1, 2, "flood 9999999\n") + framed(kindUnread, 1, 2, "") +
 			framed(kindCredit, 1, 2, number4(window)),
 		make1 + framed(kindSnapshot, 1, 2, "") + framed(kindFork, 1, 3, number4(2)) + framed(kindClose, 1, 4, "") +
 			framed(kindClose, 2, 1, ""),

@@ -48,7 +48,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 	n := copy(p, s.left)
 	s.left = s.left[n:]
-	return n, s.took(n)
+	return n, s.returnCredit(n)
 }
 
 // Write sends the guest's output to the host.
@@ -59,8 +59,8 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Listen polls the socket briefly (see attention) if polling is likely to succeed.
-func (s *stream) Listen(there func() bool) { s.ears.listen(there) }
+// Listen polls the socket briefly (see pollTime) if polling is likely to succeed.
+func (s *stream) Listen(there func() bool) { s.listener.listen(there) }
 
 // Close ends the stream when the driver no longer needs it.
 func (s *stream) Close() error {
@@ -89,9 +89,9 @@ func (t *task) ask(ctx context.Context, question []byte) []byte {
 		return nil
 	}
 	// otherwise the socket may go unread for a while
-	t.ears.listen(func() bool { return len(t.whole) > 0 || ctx.Err() != nil })
+	t.listener.listen(func() bool { return len(t.answers) > 0 || ctx.Err() != nil })
 	select {
-	case all := <-t.whole:
+	case all := <-t.answers:
 		return all
 	case <-ctx.Done():
 	}
@@ -108,15 +108,15 @@ func (t *task) handleAnswer(payload []byte) error {
 	defer t.mu.Unlock()
 	switch {
 	case number > t.count:
-		return newBreach("an answer to a question that was not asked")
+		return protocolErrorf("an answer to a question that was not asked")
 	case !t.asking || number != t.count:
 		return nil
 	case len(t.answer)+len(text) > maxAsk:
-		return newBreach("an answer of more than %d MiB", maxAsk>>20)
+		return protocolErrorf("an answer of more than %d MiB", maxAsk>>20)
 	}
 	if t.answer = append(t.answer, text...); !more {
 		t.asking = false
-		t.whole <- t.answer // never blocks: a question has one answer
+		t.answers <- t.answer // never blocks: a question has one answer
 	}
 	return nil
 }

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// attention is how long the socket is polled for an expected frame before sleeping. It is about
+	// pollTime is how long the socket is polled for an expected frame before sleeping. It is about
 	// twice the wake-up time on an idle machine, whose processors sleep too.
-	attention = 150 * time.Microsecond
-	// swift is how soon a frame must have arrived after a wait for the next wait to poll the
+	pollTime = 150 * time.Microsecond
+	// quickWait is how soon a frame must have arrived after a wait for the next wait to poll the
 	// socket.
-	swift = 300 * time.Microsecond
+	quickWait = 300 * time.Microsecond
 	// loan is how long a lent socket may go unread before its reader reclaims it.
 	loan = time.Millisecond
 	// crowded is the duration above which a single poll shows that the kernel ran a competing
@@ -23,7 +23,7 @@ const (
 	crowded = 400 * time.Microsecond
 	// oneCrowd is how much one crowded poll counts, in units of successful polls.
 	oneCrowd = 16
-	// mostSkipped is the maximum number of consecutive swift waits without polling after polls have
+	// mostSkipped is the maximum number of consecutive quick waits without polling after polls have
 	// failed.
 	mostSkipped = 64
 )
@@ -31,9 +31,9 @@ const (
 // errNothing means that no bytes are available yet.
 var errNothing = errors.New("there is nothing yet")
 
-// A prompter is a connection that can be read without blocking. If nothing is available, readNow
-// returns errNothing.
-type prompter interface {
+// A nonblockingReader is a connection that can be read without blocking. If nothing is available,
+// readNow returns errNothing.
+type nonblockingReader interface {
 	readNow(p []byte) (int, error)
 }
 
@@ -52,12 +52,12 @@ const (
 type listener struct {
 	in          *reader
 	handleFrame func(frame) error
-	conn        *promptConn // nil if the connection can't be read without blocking, or there is no second processor
+	conn        *pollingConn // nil if the connection can't be read without blocking, or there is no second processor
 	// set on the child's side: its reader polls the socket itself while nothing runs, and lends it
 	// to a single Run
 	serves bool
 
-	who    atomic.Int32
+	holder atomic.Int32
 	runs   atomic.Int32  // on the child's side: number of active Runs
 	tasks  atomic.Int32  // number of other active operations
 	asleep atomic.Int32  // number of goroutines that sleep until something arrives
@@ -67,21 +67,21 @@ type listener struct {
 	// The fields below belong to the holder of the socket.
 	err       error // the error that ended reading
 	unawaited bool  // no goroutine waits for the newest frame; set by handleFrame
-	skip      int   // number of swift waits in which the socket isn't polled
+	skip      int   // number of quick waits in which the socket isn't polled
 	missed    int   // number of consecutive failed polls
 	crowds    int   // recent crowdedness: 0 to mostSkipped
 }
 
-// A promptConn is a connection that is read with or without blocking.
-type promptConn struct {
+// A pollingConn is a connection that is read with or without blocking.
+type pollingConn struct {
 	io.Reader
-	prompter
-	hasty bool
+	nonblockingReader
+	nonblocking bool
 }
 
-// Read reads from the connection. It blocks unless hasty is set.
-func (i *promptConn) Read(p []byte) (int, error) {
-	if i.hasty {
+// Read reads from the connection. It blocks unless nonblocking is set.
+func (i *pollingConn) Read(p []byte) (int, error) {
+	if i.nonblocking {
 		return i.readNow(p)
 	}
 	return i.Reader.Read(p)
@@ -90,8 +90,8 @@ func (i *promptConn) Read(p []byte) (int, error) {
 // newListener returns a listener that passes frames to handleFrame.
 func newListener(conn io.Reader, serves bool, handleFrame func(frame) error) *listener {
 	l := &listener{handleFrame: handleFrame, serves: serves, back: make(chan struct{}, 1), skip: 1}
-	if p, ok := conn.(prompter); ok && runtime.GOMAXPROCS(0) > 1 {
-		l.conn = &promptConn{Reader: conn, prompter: p}
+	if p, ok := conn.(nonblockingReader); ok && runtime.GOMAXPROCS(0) > 1 {
+		l.conn = &pollingConn{Reader: conn, nonblockingReader: p}
 		conn = l.conn
 	}
 	l.in = newReader(conn)
@@ -111,46 +111,46 @@ func (l *listener) run() error {
 		if err != nil {
 			return err
 		}
-		if l.skip > 0 && time.Since(began) < swift {
+		if l.skip > 0 && time.Since(began) < quickWait {
 			l.skip--
 		}
 		asleep := int32(1) // the goroutine that the frame wakes
 		if l.unawaited {
 			asleep = 0
 		}
-		if l.conn != nil && l.skip == 0 && f.kind.wakes() && !l.in.whole() && l.mayLend(asleep) {
+		if l.conn != nil && l.skip == 0 && f.kind.wakes() && !l.in.whole() && l.canLend(asleep) {
 			l.lend(tries)
 		}
 	}
 	return l.err
 }
 
-// mayLend reports whether the socket may be lent, which requires that at most asleep goroutines
+// canLend reports whether the socket may be lent, which requires that at most asleep goroutines
 // sleep. Others would have to wait.
-func (l *listener) mayLend(asleep int32) bool {
+func (l *listener) canLend(asleep int32) bool {
 	return l.asleep.Load() <= asleep && (!l.serves || l.runs.Load() == 1)
 }
 
 // next returns the next frame to the reader. It may poll first.
 func (l *listener) next() (frame, error) {
 	if l.conn != nil && l.serves && l.skip == 0 {
-		l.conn.hasty = true
-		defer func() { l.conn.hasty = false }()
+		l.conn.nonblocking = true
+		defer func() { l.conn.nonblocking = false }()
 		for w := watching(); l.runs.Load() == 0; {
 			f, err := l.in.next()
 			if err != errNothing {
-				l.hit()
+				l.recordHit()
 				return f, err
 			}
 			if !w.on() {
 				if l.tasks.Load() == 0 { // otherwise nothing was due yet
-					l.miss(w.crowded)
+					l.recordMiss(w.crowded)
 				}
 				break
 			}
 			runtime.Gosched()
 		}
-		l.conn.hasty = false
+		l.conn.nonblocking = false
 	}
 	if !l.in.whole() {
 		// If a thread blocks in the kernel, Go hands its processor over only after a while. So let
@@ -160,8 +160,8 @@ func (l *listener) next() (frame, error) {
 	return l.in.next()
 }
 
-// miss records a failed poll.
-func (l *listener) miss(crowded bool) {
+// recordMiss records a failed poll.
+func (l *listener) recordMiss(crowded bool) {
 	l.missed++
 	l.skip = min(1<<min(l.missed, 30), mostSkipped)
 	if crowded {
@@ -170,8 +170,8 @@ func (l *listener) miss(crowded bool) {
 	}
 }
 
-// hit records a successful poll.
-func (l *listener) hit() {
+// recordHit records a successful poll.
+func (l *listener) recordHit() {
 	l.missed, l.crowds = 0, max(l.crowds-1, 0)
 }
 
@@ -191,15 +191,15 @@ func (w *watch) on() bool {
 	now := time.Now()
 	w.crowded = now.Sub(w.last) > crowded
 	w.last = now
-	return !w.crowded && now.Sub(w.began) < attention
+	return !w.crowded && now.Sub(w.began) < pollTime
 }
 
 // lend lends the socket until it is returned, or until no one has read from it for the duration
 // loan. It doesn't lend it if listen was called more than tries times: the goroutine that a frame
 // woke on another processor may sleep again already, and would not read the socket.
 func (l *listener) lend(tries uint32) {
-	l.who.Store(lent)
-	if l.tries.Load() != tries && l.who.CompareAndSwap(lent, withReader) {
+	l.holder.Store(lent)
+	if l.tries.Load() != tries && l.holder.CompareAndSwap(lent, withReader) {
 		return
 	}
 	t := time.NewTimer(loan)
@@ -209,7 +209,7 @@ func (l *listener) lend(tries uint32) {
 		case <-l.back:
 			return
 		case <-t.C:
-			if l.who.CompareAndSwap(lent, withReader) {
+			if l.holder.CompareAndSwap(lent, withReader) {
 				return
 			}
 			t.Reset(loan)
@@ -219,13 +219,13 @@ func (l *listener) lend(tries uint32) {
 
 // giveBack returns the socket to its reader if who still holds it.
 func (l *listener) giveBack(who int32) {
-	if l.who.CompareAndSwap(who, withReader) {
+	if l.holder.CompareAndSwap(who, withReader) {
 		l.back <- struct{}{} // never blocks: the socket is lent only once before this is received
 	}
 }
 
-// begin records that the child's side starts an operation; end must follow.
-func (l *listener) begin(k kind) {
+// beginTask records that the child's side starts an operation; endTask must follow.
+func (l *listener) beginTask(k kind) {
 	if k != kindRun {
 		l.tasks.Add(1)
 	} else if l.runs.Add(1) > 1 {
@@ -233,7 +233,7 @@ func (l *listener) begin(k kind) {
 	}
 }
 
-func (l *listener) end(k kind) {
+func (l *listener) endTask(k kind) {
 	if k != kindRun {
 		l.tasks.Add(-1)
 		return
@@ -244,35 +244,35 @@ func (l *listener) end(k kind) {
 
 // listen is called by a goroutine that is about to sleep until something arrives. If the socket is
 // lent and unread, listen polls it until there returns true, or no bytes are available and
-// attention has passed.
+// pollTime has passed.
 func (l *listener) listen(there func() bool) {
 	l.tries.Add(1) // before the socket is taken: so either that succeeds, or lend sees this call
-	if !l.who.CompareAndSwap(lent, taken) {
+	if !l.holder.CompareAndSwap(lent, taken) {
 		return
 	}
-	l.conn.hasty = true
+	l.conn.nonblocking = true
 	w := watching()
-	heard, err := l.hear(there, &w)
-	l.conn.hasty = false
+	heard, err := l.pollFrames(there, &w)
+	l.conn.nonblocking = false
 	switch {
 	case heard:
-		l.hit()
-		l.who.Store(lent)
-		if !l.mayLend(0) { // another operation began meanwhile
+		l.recordHit()
+		l.holder.Store(lent)
+		if !l.canLend(0) { // another operation began meanwhile
 			l.giveBack(lent)
 		}
 		return
 	case err != nil:
 		l.err = err
 	default:
-		l.miss(w.crowded)
+		l.recordMiss(w.crowded)
 	}
 	l.giveBack(taken)
 }
 
-// hear passes frames to handleFrame until there returns true or w says to stop polling. It reports
-// whether there returned true.
-func (l *listener) hear(there func() bool, w *watch) (bool, error) {
+// pollFrames passes frames to handleFrame until there returns true or w says to stop polling. It
+// reports whether there returned true.
+func (l *listener) pollFrames(there func() bool, w *watch) (bool, error) {
 	for {
 		f, err := l.in.next()
 		switch {
@@ -290,8 +290,8 @@ func (l *listener) hear(there func() bool, w *watch) (bool, error) {
 	}
 }
 
-// sleeping listens, and then marks the caller as sleeping until it calls the returned function.
-func (l *listener) sleeping(there func() bool) (woken func()) {
+// markAsleep listens, and then marks the caller as sleeping until it calls the returned function.
+func (l *listener) markAsleep(there func() bool) (woken func()) {
 	if !there() {
 		l.listen(there)
 	}

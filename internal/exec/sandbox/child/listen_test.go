@@ -81,12 +81,12 @@ func lentOut(t *testing.T, f *feed, serves bool) (l *listener, got *[]uint32, en
 	got = new([]uint32)
 	l = newListener(f, serves, func(x frame) error {
 		if x.op == tooMany {
-			return newBreach("a frame too many")
+			return protocolErrorf("a frame too many")
 		}
 		*got = append(*got, x.op)
 		return nil
 	})
-	l.who.Store(lent)
+	l.holder.Store(lent)
 	ended = make(chan error, 1)
 	return l, got, ended
 }
@@ -99,11 +99,11 @@ func TestListen(t *testing.T) {
 	for i := range uint32(100) {
 		f.say(t, 2*i+1, 2*i+2)
 		l.listen(func() bool { return len(*got) > int(2*i) })
-		if l.who.Load() != lent || len(*got) != int(2*i+2) {
-			t.Fatalf("after %d: %d, %v", i, l.who.Load(), *got)
+		if l.holder.Load() != lent || len(*got) != int(2*i+2) {
+			t.Fatalf("after %d: %d, %v", i, l.holder.Load(), *got)
 		}
 	}
-	for l.who.Load() == lent { // a poll may also count as crowded, which returns the socket too
+	for l.holder.Load() == lent { // a poll may also count as crowded, which returns the socket too
 		l.listen(func() bool { return false })
 	}
 	if len(l.back) != 1 || l.skip == 0 || !slices.IsSorted(*got) {
@@ -115,31 +115,31 @@ func TestListen(t *testing.T) {
 func TestListenNotAlone(t *testing.T) {
 	f := newFeed()
 	l, got, _ := lentOut(t, f, false)
-	woken := l.sleeping(func() bool { f.say(t, uint32(len(*got)+1)); return false })
-	if l.who.Load() != withReader {
+	woken := l.markAsleep(func() bool { f.say(t, uint32(len(*got)+1)); return false })
+	if l.holder.Load() != withReader {
 		t.Fatal("nobody reads what somebody sleeps for")
 	}
 	woken()
 	l, _, _ = lentOut(t, f, true)
-	l.begin(kindRun)
-	if l.who.Load() != lent {
+	l.beginTask(kindRun)
+	if l.holder.Load() != lent {
 		t.Fatal("one Run may read")
 	}
-	l.begin(kindFork)
-	if l.who.Load() != lent {
+	l.beginTask(kindFork)
+	if l.holder.Load() != lent {
 		t.Fatal("one Run may read, whatever else is done")
 	}
-	l.begin(kindRun)
-	if l.who.Load() != withReader || l.mayLend(1) {
+	l.beginTask(kindRun)
+	if l.holder.Load() != withReader || l.canLend(1) {
 		t.Fatal("two Runs may not")
 	}
-	l.end(kindRun)
-	l.end(kindFork)
-	if !l.mayLend(1) {
+	l.endTask(kindRun)
+	l.endTask(kindFork)
+	if !l.canLend(1) {
 		t.Fatal("one Run may read again")
 	}
-	l.end(kindRun)
-	if l.mayLend(1) || l.runs.Load() != 0 || l.tasks.Load() != 0 {
+	l.endTask(kindRun)
+	if l.canLend(1) || l.runs.Load() != 0 || l.tasks.Load() != 0 {
 		t.Fatal("there is no Run any more")
 	}
 }
@@ -154,7 +154,7 @@ func TestListenEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFeed()
 			l, _, ended := lentOut(t, f, false)
-			l.who.Store(withReader)
+			l.holder.Store(withReader)
 			end(f)
 			go func() {
 				l.lend(l.tries.Load())
@@ -164,7 +164,7 @@ func TestListenEnds(t *testing.T) {
 				l.listen(func() bool { return false }) // if this is too late, the reader gets the error itself
 			}
 			err := receive(t, ended)
-			if b := (*breach)(nil); name == "end" && err != io.EOF || name == "breach" && !errors.As(err, &b) {
+			if b := (*protocolError)(nil); name == "end" && err != io.EOF || name == "breach" && !errors.As(err, &b) {
 				t.Fatalf("err = %v, want (name != \"end\" || err == io.EOF) && (name != \"breach\" || "+
 					"errors.As(err, &b))", err)
 			}
@@ -183,7 +183,7 @@ func TestListenUnread(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFeed()
 				l, _, ended := lentOut(t, f, false)
-				l.who.Store(withReader)
+				l.holder.Store(withReader)
 				l.asleep.Store(1)
 				var took []time.Duration
 				began := time.Now()
@@ -226,7 +226,7 @@ func TestListenTakenBack(t *testing.T) {
 func TestListenAsk(t *testing.T) {
 	f := newFeed()
 	l, _, _ := lentOut(t, f, true)
-	task := &task{flow: newFlow(newWriter(io.Discard), 1, 1), whole: make(chan []byte, 1), ears: l}
+	task := &task{flow: newFlow(newWriter(io.Discard), 1, 1), answers: make(chan []byte, 1), listener: l}
 	l.handleFrame = func(x frame) error { return task.handleAnswer(x.payload) }
 	var b collect
 	if err := sendParts(newWriter(&b), kindAnswer, 1, 1, 1, []byte("because")); err != nil {
@@ -246,7 +246,7 @@ func TestListenLends(t *testing.T) {
 	for k := kind(1); k < kinds; k++ {
 		f := newFeed()
 		l, _, _ := lentOut(t, f, false)
-		l.who.Store(withReader)
+		l.holder.Store(withReader)
 		l.skip = 0
 		l.back <- struct{}{} // lending the socket consumes this token
 		var b collect
@@ -275,13 +275,13 @@ func TestListenPingPong(t *testing.T) {
 		go func() { ended <- l.run() }()
 		go func() {
 			if serves {
-				l.begin(kindRun)
+				l.beginTask(kindRun)
 			}
 			for i := range uint32(n) {
 				if first {
 					out.say(t, i+1)
 				}
-				woken := l.sleeping(func() bool { return len(more) > 0 })
+				woken := l.markAsleep(func() bool { return len(more) > 0 })
 				<-more
 				woken()
 				if !first {
@@ -289,7 +289,7 @@ func TestListenPingPong(t *testing.T) {
 				}
 			}
 			if serves {
-				l.end(kindRun)
+				l.endTask(kindRun)
 			}
 			close(out.in)
 		}()

@@ -16,7 +16,7 @@ func TestCreateWhereNothingGoesIn(t *testing.T) {
 	p.w.fail(io.ErrClosedPipe)
 	spec := appendSpec(nil, sandbox.Spec{})
 	p.known[string(spec)] = true
-	box, err := p.create(t.Context(), spec)
+	box, err := p.createSandbox(t.Context(), spec)
 	var crash *sandbox.CrashError
 	if box != nil || !errors.As(err, &crash) {
 		t.Fatalf("box = %v, err = %v, want box == nil && errors.As(err, &crash)", box, err)

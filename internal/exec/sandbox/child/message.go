@@ -24,7 +24,7 @@ func appendSpec(b []byte, s sandbox.Spec) []byte {
 
 func parseSpec(b []byte) (sandbox.Spec, error) {
 	if len(b) < specSize || len(b) > specSize+maxRuntime {
-		return sandbox.Spec{}, newBreach("a spec of %d bytes", len(b))
+		return sandbox.Spec{}, protocolErrorf("a spec of %d bytes", len(b))
 	}
 	at := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
 	return sandbox.Spec{Memory: at(0), CPU: time.Duration(at(1)), Stack: at(2), Output: at(3),
@@ -62,7 +62,7 @@ func (c command) append(b []byte) []byte {
 
 func parseCommand(b []byte) (command, error) {
 	if len(b) != commandSize || b[0] > 15 {
-		return command{}, newBreach("a command of %d bytes", len(b))
+		return command{}, protocolErrorf("a command of %d bytes", len(b))
 	}
 	return command{
 		keep: b[0]&1 != 0, asks: b[0]&2 != 0, next: b[0]&4 != 0, once: b[0]&8 != 0,
@@ -96,13 +96,13 @@ func (r result) append(b []byte) []byte {
 
 func parseResult(b []byte) (r result, err error) {
 	if len(b) < resultSize || b[0] > 1 {
-		return r, newBreach("a result of %d bytes", len(b))
+		return r, protocolErrorf("a result of %d bytes", len(b))
 	}
 	r.exit = int(int32(binary.LittleEndian.Uint32(b[1:])))
 	r.usage.CPU = time.Duration(binary.LittleEndian.Uint64(b[5:]))
 	r.usage.Memory = int64(binary.LittleEndian.Uint64(b[13:]))
 	if r.usage.CPU < 0 || r.usage.Memory < 0 {
-		return r, newBreach("a usage below zero")
+		return r, protocolErrorf("a usage below zero")
 	}
 	rest := b[resultSize:]
 	if b[0] == 0 {
@@ -150,7 +150,7 @@ func encodeError(err error) []byte {
 func decodeError(b []byte) (error, error) {
 	var e wireError
 	if err := json.Unmarshal(b, &e); err != nil {
-		return nil, newBreach("an error that is no JSON")
+		return nil, protocolErrorf("an error that isn't JSON")
 	}
 	text := errors.New(cutText(e.Text))
 	switch {
@@ -166,7 +166,7 @@ func decodeError(b []byte) (error, error) {
 		tool.Canceled, tool.Internal:
 		return &tool.Error{Kind: e.Kind, Msg: cutText(e.Msg), Err: text}, nil
 	}
-	return nil, newBreach("an error of an unknown kind")
+	return nil, protocolErrorf("an error of an unknown kind")
 }
 
 // cutText returns s as valid UTF-8, cut to maxText bytes.
@@ -192,13 +192,13 @@ func parseHello(f frame, err error) (hello, error) {
 		return h, err
 	}
 	if f.kind != kindHello || f.box != 0 || f.op != 0 {
-		return h, newBreach("a first frame that is no hello")
+		return h, protocolErrorf("a first frame that isn't a hello")
 	}
 	if err := json.Unmarshal(f.payload, &h); err != nil {
-		return h, newBreach("a hello that is no JSON")
+		return h, protocolErrorf("a hello that isn't JSON")
 	}
 	if len(h.Protections) > 64 {
-		return h, newBreach("a hello with %d protections", len(h.Protections))
+		return h, protocolErrorf("a hello with %d protections", len(h.Protections))
 	}
 	for i := range h.Protections {
 		p := &h.Protections[i]
@@ -238,7 +238,7 @@ func sendParts(w *writer, k kind, box, op, number uint32, b []byte) error {
 // parsePart parses one part of a question or an answer.
 func parsePart(b []byte) (number uint32, more bool, text []byte, err error) {
 	if len(b) < partHeader || b[4] > 1 {
-		return 0, false, nil, newBreach("a part of a question of %d bytes", len(b))
+		return 0, false, nil, protocolErrorf("a part of a question of %d bytes", len(b))
 	}
 	return binary.LittleEndian.Uint32(b), b[4] == 1, b[partHeader:], nil
 }

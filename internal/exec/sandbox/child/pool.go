@@ -69,7 +69,7 @@ func (d *Driver) any(ctx context.Context) (*process, error) {
 		p = d.spare
 	}
 	d.mu.Unlock()
-	return p, p.wait(ctx)
+	return p, p.awaitReady(ctx)
 }
 
 var errClosedDriver = &tool.Error{Kind: tool.Unavailable, Msg: "the sandboxes are closed: Biplane is stopping"}
@@ -80,7 +80,7 @@ func (d *Driver) of(ctx context.Context, owner string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.wait(ctx); err != nil {
+	if err := p.awaitReady(ctx); err != nil {
 		d.release(p)
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (d *Driver) claim(ctx context.Context, owner string) (*process, error) {
 			return nil, errClosedDriver
 		}
 		if p := d.find(owner); p != nil {
-			p.hold()
+			p.acquire()
 			d.mu.Unlock()
 			return p, nil
 		}
@@ -173,14 +173,14 @@ func (d *Driver) evict() bool {
 	if oldest == nil {
 		return false
 	}
-	oldest.end("was ended for another owner's")
+	oldest.kill("was ended for another owner's")
 	delete(d.all, oldest) // it no longer counts, though it ends a moment later
 	return true
 }
 
 // release releases a process that was returned by Driver.of.
 func (d *Driver) release(p *process) {
-	p.letGo()
+	p.release()
 }
 
 // idle ends p if it has been idle for Config.Idle.
@@ -189,6 +189,6 @@ func (d *Driver) idle(p *process) {
 	defer d.mu.Unlock()
 	if _, idle := p.idleSince(); idle && d.current[p.owner] == p {
 		delete(d.current, p.owner)
-		p.end("was idle")
+		p.kill("was idle")
 	}
 }

@@ -79,7 +79,7 @@ func (s *starter) tryFrom(ctx context.Context, list []attempt, n int) ([]Attempt
 		if f.kind != kindResult || json.Unmarshal(f.payload, &a) != nil || a.Name != list[n].name {
 			p.kill()
 			_ = p.wait()
-			return done, h.Protections, newBreach("an answer to another attempt")
+			return done, h.Protections, protocolErrorf("an answer to another attempt")
 		}
 		a.How = cutText(a.How)
 		done = append(done, a)

@@ -34,24 +34,24 @@ type peer interface {
 // A process is the parent's view of a child. The code that handles frames from the child never
 // blocks.
 type process struct {
-	d     *Driver
-	ready chan struct{} // closed when hello has arrived, or never will
-	hello hello         // valid after ready is closed
-	w     *writer       // the same
-	ears  *listener     // the same
-	owner string        // guarded by the driver's mu
+	d        *Driver
+	ready    chan struct{} // closed when hello has arrived, or never will
+	hello    hello         // valid after ready is closed
+	w        *writer       // the same
+	listener *listener     // the same
+	owner    string        // guarded by the driver's mu
 
 	mu      sync.Mutex
 	peer    peer
 	boxes   map[uint32]*Sandbox // by ID; 0 is not a sandbox but the process itself
 	last    uint32              // ID of the latest sandbox
-	held    int                 // number of callers about to create a sandbox
+	users   int                 // number of callers about to create a sandbox
 	since   time.Time           // when the process became idle
 	timer   *time.Timer         // ends the process after Config.Idle
 	retired bool                // accepts no new sandboxes
 	reason  string              // why it was killed
 	failed  error               // why all operations fail
-	partial int                 // bytes counted by hoard
+	partial int                 // bytes counted by countPartial
 	known   map[string]bool     // specs of sandboxes that were created successfully
 }
 
@@ -77,22 +77,22 @@ func (p *process) run() {
 		peer.kill()
 	}
 	p.mu.Unlock()
-	late := time.AfterFunc(readyTime, func() { p.end("did not get ready in time") })
-	p.ears = newListener(peer, false, p.handleFrame)
-	p.hello, err = parseHello(p.ears.in.next())
+	late := time.AfterFunc(readyTime, func() { p.kill("did not get ready in time") })
+	p.listener = newListener(peer, false, p.handleFrame)
+	p.hello, err = parseHello(p.listener.in.next())
 	late.Stop()
 	if err == nil {
-		if err = p.suits(); err != nil {
+		if err = p.checkHello(); err != nil {
 			p.fail(err)
 		}
 	}
 	if err == nil {
 		close(p.ready)
-		err = p.ears.run()
+		err = p.listener.run()
 	}
 	peer.kill()
 	how := peer.wait()
-	p.fail(p.crash(how, err))
+	p.fail(p.crashError(how, err))
 	_ = peer.Close()
 	p.w.wait()
 	select {
@@ -102,16 +102,16 @@ func (p *process) run() {
 	}
 }
 
-// suits returns an error if a process that sent hello may not be used.
-func (p *process) suits() error {
+// checkHello returns an error if a process that sent hello may not be used.
+func (p *process) checkHello() error {
 	if p.hello.Error != "" {
 		return tool.Errorf(tool.Unavailable, "the engine's process can't serve: %s", p.hello.Error)
 	}
-	return p.d.enough(p.hello.Protections)
+	return p.d.checkProtections(p.hello.Protections)
 }
 
-// crash returns the error for a process that has ended, and logs it if the end was unexpected.
-func (p *process) crash(how string, err error) error {
+// crashError returns the error for a process that has ended, and logs it if the end was unexpected.
+func (p *process) crashError(how string, err error) error {
 	p.mu.Lock()
 	reason, failed := p.reason, p.failed
 	p.mu.Unlock()
@@ -120,7 +120,7 @@ func (p *process) crash(how string, err error) error {
 	}
 	if reason == "" {
 		reason = how
-		if _, ok := err.(*breach); ok {
+		if _, ok := err.(*protocolError); ok {
 			reason = "was ended because it " + err.Error()
 		}
 		p.d.log.Warn("engine process ended", "reason", reason)
@@ -131,8 +131,8 @@ func (p *process) crash(how string, err error) error {
 			"again if its calls can be repeated safely"}
 }
 
-// wait waits until the process is ready.
-func (p *process) wait(ctx context.Context) error {
+// awaitReady waits until the process is ready.
+func (p *process) awaitReady(ctx context.Context) error {
 	select {
 	case <-p.ready:
 	case <-ctx.Done():
@@ -152,14 +152,14 @@ func (p *process) handleFrame(f frame) error {
 	case box != nil:
 		return box.handleFrame(f)
 	case !known:
-		return newBreach("a frame of a sandbox that was never made")
+		return protocolErrorf("a frame of a sandbox that was never made")
 	}
 	return nil
 }
 
-// end kills the process. reason completes the phrase "the engine's process". It is empty if the
+// kill kills the process. reason completes the phrase "the engine's process". It is empty if the
 // process no longer accepts frames: then its exit status shows the reason.
-func (p *process) end(reason string) {
+func (p *process) kill(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reason == "" {
@@ -207,27 +207,27 @@ func (p *process) countServed() int {
 	return int(p.last)
 }
 
-// hold keeps the process from being idle until letGo.
-func (p *process) hold() {
+// acquire keeps the process from being idle until release.
+func (p *process) acquire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held++
+	p.users++
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 }
 
-func (p *process) letGo() {
+func (p *process) release() {
 	p.mu.Lock()
-	p.held--
-	p.rest()
+	p.users--
+	p.checkIdle()
 	p.mu.Unlock()
 }
 
-// rest starts the idle timer of an idle process, or kills the process if it is retired or holds too
-// much memory. The caller holds mu.
-func (p *process) rest() {
-	if p.held > 0 || len(p.boxes) > 1 || p.failed != nil || p.peer == nil {
+// checkIdle starts the idle timer of an idle process, or kills the process if it is retired or
+// holds too much memory. The caller holds mu.
+func (p *process) checkIdle() {
+	if p.users > 0 || len(p.boxes) > 1 || p.failed != nil || p.peer == nil {
 		return
 	}
 	switch {
@@ -256,18 +256,18 @@ func (p *process) retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.retired = true
-	p.rest()
+	p.checkIdle()
 }
 
 // idleSince reports whether the process is usable and idle, and since when.
 func (p *process) idleSince() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.since, p.held == 0 && len(p.boxes) == 1 && !p.retired && !p.since.IsZero()
+	return p.since, p.users == 0 && len(p.boxes) == 1 && !p.retired && !p.since.IsZero()
 }
 
-// add registers the parent's side of a new sandbox.
-func (p *process) add() (*Sandbox, error) {
+// addSandbox registers the parent's side of a new sandbox.
+func (p *process) addSandbox() (*Sandbox, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed != nil {
@@ -279,23 +279,23 @@ func (p *process) add() (*Sandbox, error) {
 	return s, nil
 }
 
-// remove removes a sandbox that the child has closed.
-func (p *process) remove(s *Sandbox) {
+// removeSandbox removes a sandbox that the child has closed.
+func (p *process) removeSandbox(s *Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.boxes[s.id] == s {
 		delete(p.boxes, s.id)
-		p.rest()
+		p.checkIdle()
 	}
 }
 
-// hoard adds n to the bytes of questions that are incomplete or unanswered, and fails if there are
-// too many.
-func (p *process) hoard(n int) error {
+// countPartial adds n to the bytes of questions that are incomplete or unanswered, and fails if
+// there are too many.
+func (p *process) countPartial(n int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.partial += n; p.partial > partialMost {
-		return newBreach("questions of more than %d MiB", partialMost>>20)
+		return protocolErrorf("questions of more than %d MiB", partialMost>>20)
 	}
 	return nil
 }
@@ -303,15 +303,15 @@ func (p *process) hoard(n int) error {
 // mostKnown bounds known.
 const mostKnown = 16
 
-// create returns a fresh sandbox. If one of the same spec was created before, it doesn't wait for
-// the child, which receives the request with the first Run. If that fails, the Run returns the
-// error.
-func (p *process) create(ctx context.Context, spec []byte) (*Sandbox, error) {
+// createSandbox returns a fresh sandbox. If one of the same spec was created before, it doesn't
+// wait for the child, which receives the request with the first Run. If that fails, the Run returns
+// the error.
+func (p *process) createSandbox(ctx context.Context, spec []byte) (*Sandbox, error) {
 	p.mu.Lock()
 	known := p.known[string(spec)]
 	p.mu.Unlock()
 	if !known {
-		s, err := p.make(ctx, kindCreate, spec, nil)
+		s, err := p.makeSandbox(ctx, kindCreate, spec, nil)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if err == nil && len(p.known) < mostKnown {
@@ -319,45 +319,45 @@ func (p *process) create(ctx context.Context, spec []byte) (*Sandbox, error) {
 		}
 		return s, err
 	}
-	s, err := p.add()
+	s, err := p.addSandbox()
 	if err != nil {
 		return nil, err
 	}
-	s.making = &operation{kind: kindCreate, flow: newFlow(p.w, s.id, 1)}
+	s.pendingCreate = &operation{kind: kindCreate, flow: newFlow(p.w, s.id, 1)}
 	s.last = 1
 	if err := p.w.queue(kindCreate, s.id, 1, spec); err != nil {
 		p.retire() // it has ended, or is about to, and reports why itself
-		return nil, p.crash("takes nothing any more", err)
+		return nil, p.crashError("accepts no more requests", err)
 	}
 	return s, nil
 }
 
-// make creates a sandbox by an operation that may send data along.
-func (p *process) make(ctx context.Context, k kind, payload, data []byte) (*Sandbox, error) {
-	s, err := p.add()
+// makeSandbox creates a sandbox by an operation that may send data along.
+func (p *process) makeSandbox(ctx context.Context, k kind, payload, data []byte) (*Sandbox, error) {
+	s, err := p.addSandbox()
 	if err != nil {
 		return nil, err
 	}
-	if _, err = s.do(ctx, k, payload, data); err != nil {
+	if _, err = s.performOperation(ctx, k, payload, data); err != nil {
 		_ = s.Close() // the child may have created it anyway
 		return nil, err
 	}
 	return s, nil
 }
 
-// probe returns the inner driver's capabilities: those in the child's hello, or if it has none the
-// reply to a kindProbe.
-func (p *process) probe(ctx context.Context) (caps sandbox.Capabilities, err error) {
+// probeDriver returns the inner driver's capabilities: those in the child's hello, or if it has
+// none the reply to a kindProbe.
+func (p *process) probeDriver(ctx context.Context) (caps sandbox.Capabilities, err error) {
 	if said := p.hello.Capabilities; said != nil {
 		caps = clone(*said)
 		return caps, p.d.explain(&caps, p.hello.Protections)
 	}
-	r, err := p.asTarget().do(ctx, kindProbe, nil, nil)
+	r, err := p.asTarget().performOperation(ctx, kindProbe, nil, nil)
 	if err != nil {
 		return caps, err
 	}
 	if err := json.Unmarshal(r.rest, &caps); err != nil {
-		p.end("was ended because it said nonsense of what it can do")
+		p.kill("was ended because it reported invalid capabilities")
 		return caps, tool.Errorf(tool.Unavailable, "the engine process sent invalid capabilities: %w", err)
 	}
 	return caps, p.d.explain(&caps, p.hello.Protections)

@@ -40,11 +40,11 @@ func (p *pushing) Push(to sandbox.Sink) {
 	if !p.hold {
 		to.AcceptPush(nil, io.EOF)
 	}
-	p.Took(n)
+	p.AddCredit(n)
 	close(p.begun)
 }
 
-func (p *pushing) Took(n int) {
+func (p *pushing) AddCredit(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.took += n

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// lastWords is how long the host may still read the guest's output after the guest has ended.
-	lastWords = time.Second
+	// drainTime is how long the host may still read the guest's output after the guest has ended.
+	drainTime = time.Second
 	// stopTime is how long a child may take to stop a Run. It has its own means, which take
 	// milliseconds.
 	stopTime = 3 * time.Second
@@ -30,10 +30,10 @@ type remoteRun struct {
 	ctx  context.Context // done when the Run ends
 	asks sync.WaitGroup
 
-	host  sandbox.Pusher // cmd.Guest, if it is a Pusher
-	input sync.WaitGroup // goroutines that send the host's bytes, if sending has to wait
-	said  atomic.Uint32  // how often the host has pushed
-	left  backlog
+	host    sandbox.Pusher // cmd.Guest, if it is a Pusher
+	input   sync.WaitGroup // goroutines that send the host's bytes, if sending has to wait
+	pushes  atomic.Uint32  // how often the host has pushed
+	backlog backlog
 
 	mu       sync.Mutex
 	begun    bool        // the child has received the Run
@@ -59,7 +59,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r := &remoteRun{s: s, cmd: cmd, ctx: ctx}
-	if _, err = s.begin(kindRun, r); err != nil {
+	if _, err = s.beginOperation(kindRun, r); err != nil {
 		return -1, err
 	}
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
@@ -70,25 +70,25 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 		r.host = p
 		p.Push(r)
 	} else {
-		r.input.Go(r.feed)
+		r.input.Go(r.copyInput)
 		runtime.Gosched() // sends the program and the Run in one write, if the program is already there
 	}
 	r.flushRun()
 	res := r.pump()
 	unhook()
 	cancel()
-	err = r.finish(res)
+	err = r.finishRun(res)
 	if c, ok := cmd.Guest.(io.Closer); ok {
 		_ = c.Close() // the other side sees EOF
-		r.left.close()
+		r.backlog.close()
 		r.input.Wait()
 	}
 	r.asks.Wait()
 	cmd.Usage = res.usage
 	if err != nil {
 		s.mu.Lock()
-		if s.unmade != nil {
-			err = s.unmade
+		if s.createError != nil {
+			err = s.createError
 		}
 		s.ended = err
 		s.mu.Unlock()
@@ -101,19 +101,19 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 // cancellation.
 func (r *remoteRun) flushRun() {
 	if err := r.s.p.w.push(); err != nil {
-		r.s.p.end("")
+		r.s.p.kill("")
 	}
 	r.mu.Lock()
 	r.begun = true
 	stopped := r.cause != nil
 	r.mu.Unlock()
 	if stopped {
-		r.tell(kindCancel)
+		r.sendEmpty(kindCancel)
 	}
 }
 
-// feed sends the host's bytes to the child.
-func (r *remoteRun) feed() {
+// copyInput sends the host's bytes to the child.
+func (r *remoteRun) copyInput() {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := r.cmd.Guest.Read(buf)
@@ -150,8 +150,8 @@ func (l *backlog) close() {
 // AcceptPush accepts bytes pushed by the host. On the host's goroutine it sends as much as possible
 // without waiting for the child.
 func (r *remoteRun) AcceptPush(p []byte, end error) (took int) {
-	r.said.Add(1)
-	l := &r.left
+	r.pushes.Add(1)
+	l := &r.backlog
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.end != nil {
@@ -177,7 +177,7 @@ func (r *remoteRun) AcceptPush(p []byte, end error) (took int) {
 
 // sendLeft sends the backlog as fast as the child accepts it.
 func (r *remoteRun) sendLeft() {
-	l := &r.left
+	l := &r.backlog
 	for {
 		l.mu.Lock()
 		b, end := l.b, l.end
@@ -193,7 +193,7 @@ func (r *remoteRun) sendLeft() {
 		if r.o.send(b) != nil {
 			return // the Run has ended
 		}
-		r.host.Took(len(b))
+		r.host.AddCredit(len(b))
 	}
 }
 
@@ -208,13 +208,13 @@ func (r *remoteRun) hungUp(end error) {
 	default:
 		// the caller may hold locks, so this must not block
 		if _, err := r.s.p.w.sendNow(kindEnd, r.s.id, r.o.op, nil, false); err != nil {
-			r.s.p.end("")
+			r.s.p.kill("")
 		}
 	}
 }
 
-// tell sends a frame without a payload if the Run has not ended.
-func (r *remoteRun) tell(k kind) {
+// sendEmpty sends a frame without a payload if the Run has not ended.
+func (r *remoteRun) sendEmpty(k kind) {
 	select {
 	case <-r.o.over:
 	default:
@@ -226,33 +226,33 @@ func (r *remoteRun) tell(k kind) {
 func (r *remoteRun) pump() result {
 	there := func() bool { return len(r.o.more) > 0 || len(r.o.done) > 0 }
 	var res result
-	deaf, over := false, false
+	unread, over := false, false
 	for {
-		woken := r.s.p.ears.sleeping(there)
+		woken := r.s.p.listener.markAsleep(there)
 		select {
 		case <-r.o.more:
 		case res = <-r.o.done:
 			over = true
 		}
 		woken()
-		said := r.said.Load()
+		pushes := r.pushes.Load()
 		b, _ := r.o.take()
-		if len(b) > 0 && !deaf {
+		if len(b) > 0 && !unread {
 			if _, err := r.cmd.Guest.Write(b); err != nil {
-				deaf = true
-				r.tell(kindDeaf)
+				unread = true
+				r.sendEmpty(kindUnread)
 				if !sandbox.HungUp(err) {
 					r.stop(fmt.Errorf("write to the guest stream: %w", err))
 				}
 			}
 		}
 		if len(b) > 0 {
-			r.o.Took(len(b))
+			r.o.AddCredit(len(b))
 		}
 		if over {
 			return res
 		}
-		if r.said.Load() == said {
+		if r.pushes.Load() == pushes {
 			runtime.Gosched() // let the goroutine that answers run before the one that waits for the guest
 		}
 	}
@@ -267,24 +267,24 @@ func (r *remoteRun) stop(cause error) {
 		return
 	}
 	r.cause = cause
-	r.kill = time.AfterFunc(stopTime, func() { r.s.p.end("was ended because it did not stop a program") })
+	r.kill = time.AfterFunc(stopTime, func() { r.s.p.kill("was ended because it did not stop a program") })
 	if r.begun {
-		r.asks.Go(func() { r.tell(kindCancel) }) // a write may block, and the caller of stop must not
+		r.asks.Go(func() { r.sendEmpty(kindCancel) }) // a write may block, and the caller of stop must not
 	}
 }
 
-// hurry is called when the result has arrived: the host gets lastWords to read the rest.
-func (r *remoteRun) hurry() {
+// startDrainTimer is called when the result has arrived: the host gets drainTime to read the rest.
+func (r *remoteRun) startDrainTimer() {
 	c, ok := r.cmd.Guest.(io.Closer)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ok && !r.over {
-		r.late = time.AfterFunc(lastWords, func() { _ = c.Close() })
+		r.late = time.AfterFunc(drainTime, func() { _ = c.Close() })
 	}
 }
 
-// finish stops the Run's timers, drops a partial question, and returns the Run's error.
-func (r *remoteRun) finish(res result) error {
+// finishRun stops the Run's timers, drops a partial question, and returns the Run's error.
+func (r *remoteRun) finishRun(res result) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
@@ -295,7 +295,7 @@ func (r *remoteRun) finish(res result) error {
 	}
 	n := len(r.question)
 	r.question = nil
-	_ = r.s.p.hoard(-n)
+	_ = r.s.p.countPartial(-n)
 	if r.cause != nil {
 		return r.cause
 	}
@@ -325,13 +325,13 @@ func (r *remoteRun) handleQuestion(payload []byte) error {
 	case r.over:
 		return nil
 	case r.cmd.Ask == nil && r.cmd.Next == nil:
-		return newBreach("a question where nobody answers")
+		return protocolErrorf("a question that no one answers")
 	case r.asking:
-		return newBreach("a question before the answer to the last one")
+		return protocolErrorf("a question before the answer to the last one")
 	case len(r.question)+len(text) > maxAsk:
-		return newBreach("a question of more than %d MiB", maxAsk>>20)
+		return protocolErrorf("a question of more than %d MiB", maxAsk>>20)
 	}
-	if err := r.s.p.hoard(len(text)); err != nil {
+	if err := r.s.p.countPartial(len(text)); err != nil {
 		return err
 	}
 	r.question = append(r.question, text...)
@@ -341,7 +341,7 @@ func (r *remoteRun) handleQuestion(payload []byte) error {
 	q := r.question
 	r.question, r.asking = nil, true
 	r.asks.Go(func() {
-		defer func() { _ = r.s.p.hoard(-len(q)) }()
+		defer func() { _ = r.s.p.countPartial(-len(q)) }()
 		answer := r.reply(q)
 		if len(answer) > maxAsk {
 			r.stop(tool.Errorf(tool.Limit, "%w", tooLong("the answer to a question of the program")))

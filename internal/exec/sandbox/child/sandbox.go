@@ -18,15 +18,15 @@ type Sandbox struct {
 	p  *process
 	id uint32
 
-	mu      sync.Mutex
-	last    uint32     // number of the latest operation
-	making  *operation // a create that is not waited for
-	unmade  error      // error of that create
-	current *operation // the running operation, or nil
-	closing *operation // a close, which may run beside another operation
-	ended   error      // if set, no further operation is possible
-	closed  bool
-	late    *time.Timer // kills the process if it doesn't close the sandbox
+	mu            sync.Mutex
+	last          uint32     // number of the latest operation
+	pendingCreate *operation // a create that is not waited for
+	createError   error      // error of that create
+	current       *operation // the running operation, or nil
+	closing       *operation // a close, which may run beside another operation
+	ended         error      // if set, no further operation is possible
+	closed        bool
+	late          *time.Timer // kills the process if it doesn't close the sandbox
 }
 
 // An operation is a request that the child carries out for a sandbox.
@@ -39,8 +39,8 @@ type operation struct {
 
 var errClosed = errors.New("the sandbox is closed")
 
-// begin starts an operation. Only one may be running, plus a close.
-func (s *Sandbox) begin(k kind, r *remoteRun) (*operation, error) {
+// beginOperation starts an operation. Only one may be running, plus a close.
+func (s *Sandbox) beginOperation(k kind, r *remoteRun) (*operation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -83,10 +83,10 @@ func (s *Sandbox) handleFrame(f frame) error {
 		}
 	}
 	s.mu.Lock()
-	if m := s.making; m != nil && m.op == f.op && f.kind == kindResult {
-		s.making, s.unmade = nil, r.err
+	if m := s.pendingCreate; m != nil && m.op == f.op && f.kind == kindResult {
+		s.pendingCreate, s.createError = nil, r.err
 		s.mu.Unlock()
-		s.p.ears.unawaited = true
+		s.p.listener.unawaited = true
 		return nil
 	}
 	o, known := s.current, f.op <= s.last
@@ -104,17 +104,17 @@ func (s *Sandbox) handleFrame(f frame) error {
 	}
 	s.mu.Unlock()
 	if cut != nil {
-		s.deliver(cut, result{err: &tool.Error{Kind: tool.Conflict, Msg: errClosed.Error(), Err: errClosed}})
+		s.completeOperation(cut, result{err: &tool.Error{Kind: tool.Conflict, Msg: errClosed.Error(), Err: errClosed}})
 	}
 	switch {
 	case o == nil && known:
 		return nil // it ended before this frame was read
 	case o == nil:
-		return newBreach("a frame of an operation that was never begun")
+		return protocolErrorf("a frame of an operation that was never begun")
 	}
 	switch f.kind {
 	case kindResult:
-		s.deliver(o, r)
+		s.completeOperation(o, r)
 		return nil
 	case kindCredit:
 		return o.grant(f.payload)
@@ -127,16 +127,16 @@ func (s *Sandbox) handleFrame(f frame) error {
 			return o.run.handleQuestion(f.payload)
 		}
 	}
-	return newBreach("a frame of kind %d in an operation of kind %d", f.kind, o.kind)
+	return protocolErrorf("a frame of kind %d in an operation of kind %d", f.kind, o.kind)
 }
 
-// deliver completes an operation with its result.
-func (s *Sandbox) deliver(o *operation, r result) {
+// completeOperation completes an operation with its result.
+func (s *Sandbox) completeOperation(o *operation, r result) {
 	switch {
 	case o.run != nil:
-		o.run.hurry()
+		o.run.startDrainTimer()
 	case o.kind == kindClose:
-		s.gone(r.err)
+		s.handleClose(r.err)
 	}
 	o.finish()
 	o.done <- r
@@ -150,23 +150,23 @@ func (s *Sandbox) fail(err error) {
 	s.mu.Unlock()
 	for _, o := range ops {
 		if o != nil {
-			s.deliver(o, result{err: err})
+			s.completeOperation(o, result{err: err})
 		}
 	}
 }
 
-// do performs an operation other than a Run, and sends data along with it.
-func (s *Sandbox) do(ctx context.Context, k kind, payload, data []byte) (result, error) {
-	o, err := s.begin(k, nil)
+// performOperation performs an operation other than a Run, and sends data along with it.
+func (s *Sandbox) performOperation(ctx context.Context, k kind, payload, data []byte) (result, error) {
+	o, err := s.beginOperation(k, nil)
 	if err != nil {
 		return result{}, err
 	}
-	return s.finish(ctx, o, payload, data)
+	return s.finishOperation(ctx, o, payload, data)
 }
 
-// finish performs an operation that begin returned.
-func (s *Sandbox) finish(ctx context.Context, o *operation, payload, data []byte) (result, error) {
-	late := s.p.deadline()
+// finishOperation performs an operation that beginOperation returned.
+func (s *Sandbox) finishOperation(ctx context.Context, o *operation, payload, data []byte) (result, error) {
+	late := s.p.startDeadline()
 	defer late.Stop()
 	if len(data) > 0 {
 		_ = s.p.w.queue(o.kind, s.id, o.op, payload)
@@ -174,28 +174,29 @@ func (s *Sandbox) finish(ctx context.Context, o *operation, payload, data []byte
 	} else {
 		s.p.send(o.kind, s.id, o.op, payload)
 	}
-	return s.await(ctx, o, nil)
+	return s.awaitResult(ctx, o, nil)
 }
 
-// deadline kills the process after readyTime unless the timer is stopped: only a Run may last
+// startDeadline kills the process after readyTime unless the timer is stopped: only a Run may last
 // longer.
-func (p *process) deadline() *time.Timer {
-	return time.AfterFunc(readyTime, func() { p.end("was ended because it did not answer") })
+func (p *process) startDeadline() *time.Timer {
+	return time.AfterFunc(readyTime, func() { p.kill("was ended because it did not answer") })
 }
 
 // send sends a control frame. On an error it kills the process; the reader then ends all
 // operations.
 func (p *process) send(k kind, box, op uint32, payload []byte) {
 	if err := p.w.send(k, box, op, payload, nil); err != nil {
-		p.end("")
+		p.kill("")
 	}
 }
 
-// await waits for the result of an operation other than a Run, and passes incoming data to keep.
-func (s *Sandbox) await(ctx context.Context, o *operation, keep func([]byte) error) (result, error) {
+// awaitResult waits for the result of an operation other than a Run, and passes incoming data to
+// keep.
+func (s *Sandbox) awaitResult(ctx context.Context, o *operation, keep func([]byte) error) (result, error) {
 	there := func() bool { return len(o.more) > 0 || len(o.done) > 0 || ctx.Err() != nil }
 	for {
-		woken := s.p.ears.sleeping(there)
+		woken := s.p.listener.markAsleep(there)
 		select {
 		case <-o.more:
 			woken()
@@ -206,7 +207,7 @@ func (s *Sandbox) await(ctx context.Context, o *operation, keep func([]byte) err
 			if err := keep(b); err != nil {
 				return result{}, err
 			}
-			_ = o.took(len(b)) // if this fails, a result reports the error
+			_ = o.returnCredit(len(b)) // if this fails, a result reports the error
 		case r := <-o.done:
 			woken()
 			if b, _ := o.take(); keep != nil && r.err == nil {
@@ -227,15 +228,15 @@ func (s *Sandbox) Snapshot(ctx context.Context) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("snapshot a sandbox: %w", context.Cause(ctx))
 	}
-	o, err := s.begin(kindSnapshot, nil)
+	o, err := s.beginOperation(kindSnapshot, nil)
 	if err != nil {
 		return nil, err
 	}
-	late := s.p.deadline()
+	late := s.p.startDeadline()
 	defer late.Stop()
 	s.p.send(kindSnapshot, s.id, o.op, nil)
 	var all []byte
-	_, err = s.await(ctx, o, func(b []byte) error {
+	_, err = s.awaitResult(ctx, o, func(b []byte) error {
 		if most := s.p.d.cfg.Snapshot; int64(len(all)+len(b)) > most {
 			return tool.Errorf(tool.Limit,
 				"the sandbox holds too much to be kept: its snapshot would have more than %d MiB", most>>20)
@@ -254,15 +255,15 @@ func (s *Sandbox) Fork(ctx context.Context) (sandbox.Sandbox, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("fork a sandbox: %w", context.Cause(ctx))
 	}
-	o, err := s.begin(kindFork, nil)
+	o, err := s.beginOperation(kindFork, nil)
 	if err != nil {
 		return nil, err
 	}
-	copied, err := s.p.add()
+	copied, err := s.p.addSandbox()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.finish(ctx, o, binary.LittleEndian.AppendUint32(nil, copied.id), nil); err != nil {
+	if _, err := s.finishOperation(ctx, o, binary.LittleEndian.AppendUint32(nil, copied.id), nil); err != nil {
 		_ = copied.Close() // the child may have created it anyway
 		return nil, err
 	}
@@ -279,26 +280,26 @@ func (s *Sandbox) Close() error {
 	}
 	s.closed = true
 	s.mu.Unlock()
-	o, err := s.begin(kindClose, nil)
+	o, err := s.beginOperation(kindClose, nil)
 	if err != nil {
 		return nil // the process has ended, and the sandbox with it
 	}
 	s.mu.Lock()
-	s.late = s.p.deadline()
+	s.late = s.p.startDeadline()
 	s.mu.Unlock()
 	s.p.send(kindClose, s.id, o.op, nil)
 	return nil
 }
 
-// gone is called when the child has closed the sandbox.
-func (s *Sandbox) gone(err error) {
+// handleClose is called when the child has closed the sandbox.
+func (s *Sandbox) handleClose(err error) {
 	s.mu.Lock()
 	late := s.late
 	s.mu.Unlock()
 	if late != nil {
 		late.Stop()
 	}
-	s.p.remove(s)
+	s.p.removeSandbox(s)
 	if err != nil && s.p.exitError() == nil {
 		s.p.d.log.Warn("sandbox not closed", "error", err)
 	}

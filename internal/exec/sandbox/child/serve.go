@@ -20,12 +20,12 @@ const mostBoxes = 1 << 16
 // A server is the child's side: it carries out the parent's requests on a driver. One goroutine
 // reads, and each operation has its own.
 type server struct {
-	driver sandbox.Driver
-	w      *writer
-	ears   *listener
-	work   sync.WaitGroup
-	ctx    context.Context        // done when the parent has disconnected
-	idle   *resident.IdleNotifier // notes each frame; may be nil
+	driver   sandbox.Driver
+	w        *writer
+	listener *listener
+	work     sync.WaitGroup
+	ctx      context.Context        // done when the parent has disconnected
+	idle     *resident.IdleNotifier // notes each frame; may be nil
 
 	mu    sync.Mutex
 	boxes map[uint32]*box
@@ -48,11 +48,11 @@ type box struct {
 type task struct {
 	kind kind
 	*flow
-	ctx    context.Context
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when the operation ends
-	whole  chan []byte   // receives the complete answer to a question
-	ears   *listener
+	ctx      context.Context
+	cancel   context.CancelFunc
+	ended    chan struct{} // closed when the operation ends
+	answers  chan []byte   // receives the complete answer to a question
+	listener *listener
 
 	mu     sync.Mutex
 	count  uint32 // number of questions so far
@@ -68,9 +68,9 @@ func serve(conn io.Reader, w *writer, d sandbox.Driver, idle *resident.IdleNotif
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{driver: d, w: w, ctx: ctx, idle: idle, boxes: map[uint32]*box{0: {}}}
 	s.boxes[0].s = s
-	s.ears = newListener(conn, true, s.handleFrame)
-	err := s.ears.run()
-	if _, ok := err.(*breach); !ok && gone != nil {
+	s.listener = newListener(conn, true, s.handleFrame)
+	err := s.listener.run()
+	if _, ok := err.(*protocolError); !ok && gone != nil {
 		gone()
 	}
 	cancel()
@@ -126,7 +126,7 @@ func (s *server) handleFrame(f frame) error {
 	case b == nil && made:
 		return nil // it was closed before this frame was read
 	case b == nil:
-		return newBreach("a frame of a sandbox that was never made")
+		return protocolErrorf("a frame of a sandbox that was never made")
 	}
 	switch f.kind {
 	case kindProbe, kindCreate, kindRestore, kindRun, kindSnapshot, kindFork, kindClose:
@@ -148,19 +148,19 @@ func (b *box) begin(f frame) error {
 		b.mu.Unlock()
 		return nil
 	case f.op <= b.last:
-		err = newBreach("operation %d after %d", f.op, b.last)
+		err = protocolErrorf("operation %d after %d", f.op, b.last)
 	case running != nil && running.kind != kindCreate && f.kind != kindClose:
-		err = newBreach("an operation of kind %d while another one is under way", f.kind)
+		err = protocolErrorf("an operation of kind %d while another one is under way", f.kind)
 	case (f.kind == kindProbe) != (b.id == 0):
-		err = newBreach("an operation of kind %d on sandbox %d", f.kind, b.id)
+		err = protocolErrorf("an operation of kind %d on sandbox %d", f.kind, b.id)
 	}
 	if err != nil {
 		b.mu.Unlock()
 		return err
 	}
 	b.last = f.op
-	t := &task{kind: f.kind, flow: newFlow(b.s.w, b.id, f.op), ended: make(chan struct{}), whole: make(chan []byte, 1),
-		ears: b.s.ears}
+	t := &task{kind: f.kind, flow: newFlow(b.s.w, b.id, f.op), ended: make(chan struct{}),
+		answers: make(chan []byte, 1), listener: b.s.listener}
 	t.ctx, t.cancel = context.WithCancel(b.s.ctx)
 	if f.kind == kindRestore {
 		t.expect(binary.LittleEndian.Uint64(f.payload)) // prepare checked the length
@@ -171,9 +171,9 @@ func (b *box) begin(f frame) error {
 		b.task = t
 	}
 	b.mu.Unlock()
-	b.s.ears.begin(f.kind)
+	b.s.listener.beginTask(f.kind)
 	b.s.work.Go(func() {
-		defer b.s.ears.end(t.kind)
+		defer b.s.listener.endTask(t.kind)
 		if running != nil && running.kind == kindCreate {
 			<-running.ended // the parent did not wait for it
 		}
@@ -212,7 +212,7 @@ func (b *box) prepare(f frame) (func(*task) result, error) {
 		return func(t *task) result { return b.storeSandbox(b.s.driver.Create(t.ctx, spec)) }, err
 	case kindRestore:
 		if len(f.payload) < 8 {
-			return nil, newBreach("a restore of %d bytes", len(f.payload))
+			return nil, protocolErrorf("a restore of %d bytes", len(f.payload))
 		}
 		size := binary.LittleEndian.Uint64(f.payload)
 		spec, err := parseSpec(f.payload[8:])
@@ -222,7 +222,7 @@ func (b *box) prepare(f frame) (func(*task) result, error) {
 		return func(t *task) result { return b.run(t, c) }, err
 	case kindFork:
 		if len(f.payload) != 4 {
-			return nil, newBreach("a fork of %d bytes", len(f.payload))
+			return nil, protocolErrorf("a fork of %d bytes", len(f.payload))
 		}
 		copied, err := b.s.reserve(binary.LittleEndian.Uint32(f.payload))
 		return func(t *task) result { return b.fork(t, copied) }, err
@@ -240,7 +240,7 @@ func (b *box) handleFrame(f frame) error {
 	t, last := b.task, b.last
 	b.mu.Unlock()
 	if f.op > last {
-		return newBreach("a frame of an operation that was never begun")
+		return protocolErrorf("a frame of an operation that was never begun")
 	}
 	if t == nil || t.op != f.op {
 		return nil // the operation ended before this frame was read
@@ -255,8 +255,8 @@ func (b *box) handleFrame(f frame) error {
 	case kindEnd:
 		t.end()
 		return nil
-	case kindDeaf:
-		t.deafen()
+	case kindUnread:
+		t.markUnread()
 		return nil
 	case kindCancel:
 		t.cancel() // output sent by the guest before can still be delivered
@@ -264,7 +264,7 @@ func (b *box) handleFrame(f frame) error {
 	case kindAnswer:
 		return t.handleAnswer(f.payload)
 	}
-	return newBreach("a frame of kind %d in an operation of kind %d", f.kind, t.kind)
+	return protocolErrorf("a frame of kind %d in an operation of kind %d", f.kind, t.kind)
 }
 
 // storeSandbox stores a sandbox that a driver created. If the box was closed meanwhile, it closes
@@ -333,7 +333,7 @@ func (s *server) reserve(id uint32) (*box, error) {
 // add registers a box. IDs may arrive out of order. The caller holds mu.
 func (s *server) add(id uint32) (*box, error) {
 	if s.boxes[id] != nil || len(s.boxes) > mostBoxes {
-		return nil, newBreach("a sandbox of number %d", id)
+		return nil, protocolErrorf("a sandbox of number %d", id)
 	}
 	b := &box{s: s, id: id}
 	s.boxes[id], s.last = b, max(s.last, id)

@@ -40,21 +40,21 @@ type Stream[A any] struct {
 	closed bool         // the sandbox is closed
 }
 
-// A Reach is the stream within one Run of a sandbox. With a Write method, it is a
+// A RunStream is the stream within one Run of a sandbox. With a Write method, it is a
 // sandbox.Cmd.Guest. It ends with the Run, and the stream stays open.
-type Reach[A any] struct {
+type RunStream[A any] struct {
 	*Stream[A]
 	over bool // guarded by Stream.mu
 }
 
 // Open returns the stream for a Run.
-func (s *Stream[A]) Open() *Reach[A] { return &Reach[A]{Stream: s} }
+func (s *Stream[A]) Open() *RunStream[A] { return &RunStream[A]{Stream: s} }
 
 // Read reads the host's bytes. It returns io.EOF after End, and during a pause.
-func (r *Reach[A]) Read(p []byte) (int, error) { return r.read(p, &r.over) }
+func (r *RunStream[A]) Read(p []byte) (int, error) { return r.read(p, &r.over) }
 
 // Close marks the end of the Run.
-func (r *Reach[A]) Close() error {
+func (r *RunStream[A]) Close() error {
 	r.mu.Lock()
 	if !r.over {
 		r.over, r.to = true, nil
@@ -65,7 +65,7 @@ func (r *Reach[A]) Close() error {
 }
 
 // Push passes the host's bytes to a Sink, from now until the Run ends.
-func (r *Reach[A]) Push(to sandbox.Sink) {
+func (r *RunStream[A]) Push(to sandbox.Sink) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || r.over {
@@ -79,8 +79,8 @@ func (r *Reach[A]) Push(to sandbox.Sink) {
 	}
 }
 
-// Took reports room for n more bytes.
-func (r *Reach[A]) Took(n int) {
+// AddCredit reports room for n more bytes.
+func (r *RunStream[A]) AddCredit(n int) {
 	r.mu.Lock()
 	r.owed -= n
 	r.mu.Unlock()
@@ -107,8 +107,8 @@ func (s *Stream[A]) hangUp() {
 	}
 }
 
-// behind returns how many bytes the guest has not read yet. The caller holds mu.
-func (s *Stream[A]) behind() int { return s.out.Len() + s.owed }
+// unreadBytes returns how many bytes the guest has not read yet. The caller holds mu.
+func (s *Stream[A]) unreadBytes() int { return s.out.Len() + s.owed }
 
 // maxKept is the largest buffer that is kept for the next line, in bytes.
 const maxKept = 64 << 10
@@ -116,9 +116,10 @@ const maxKept = 64 << 10
 // MaxUnread is how many bytes may be unread before Send waits.
 const MaxUnread = 16 << 20
 
-// MaxMade is the number of unread bytes above which Full reports true: the host should then produce
-// no more. Results of parallel file reads arrive all at once, and their producer can't wait.
-const MaxMade = 40 << 20
+// MaxBuffered is the number of unread bytes above which Full reports true: the host should then
+// produce no more. Results of parallel file reads arrive all at once, and their producer can't
+// wait.
+const MaxBuffered = 40 << 20
 
 // ErrGone is returned for a line to a guest that no longer reads.
 var ErrGone = errors.New("the guest is gone")
@@ -172,7 +173,7 @@ func (s *Stream[A]) read(p []byte, over *bool) (int, error) {
 func (s *Stream[A]) Send(line []byte, a A, wait bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for wait && s.behind() > MaxUnread && !s.ended && !s.closed {
+	for wait && s.unreadBytes() > MaxUnread && !s.ended && !s.closed {
 		s.ready.Wait()
 	}
 	if s.ended || s.closed {
@@ -191,7 +192,7 @@ func (s *Stream[A]) Send(line []byte, a A, wait bool) error {
 func (s *Stream[A]) Pause() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.behind() > 0 || s.ended || s.closed {
+	if s.unreadBytes() > 0 || s.ended || s.closed {
 		return false
 	}
 	s.paused = true
@@ -213,7 +214,7 @@ func (s *Stream[A]) Resume() bool {
 func (s *Stream[A]) Unread() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.behind() > 0
+	return s.unreadBytes() > 0
 }
 
 // Wait waits until there is something to read, the stream ends, or ctx is done.
@@ -248,7 +249,7 @@ func (s *Stream[A]) Next(ctx context.Context) []byte {
 func (s *Stream[A]) Full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.behind() > MaxMade
+	return s.unreadBytes() > MaxBuffered
 }
 
 // End marks the end of the host's lines.

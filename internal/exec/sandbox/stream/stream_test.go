@@ -49,7 +49,7 @@ func TestStreamPush(t *testing.T) {
 	if !s.Unread() || s.Pause() {
 		t.Fatal("there is a line for which there was no room")
 	}
-	first.Took(6)
+	first.AddCredit(6)
 	if s.Unread() || !s.Pause() || h.end != io.EOF {
 		t.Fatal("all is taken, and it is to end:", h.end)
 	}
@@ -150,7 +150,7 @@ func TestCutLine(t *testing.T) {
 func TestStreamFull(t *testing.T) {
 	s := New(Config[struct{}]{Line: 1 << 30, Recorder: quiet{}})
 	line := make([]byte, 4<<20)
-	for sent := 0; sent < MaxMade; sent += len(line) + 1 {
+	for sent := 0; sent < MaxBuffered; sent += len(line) + 1 {
 		if s.Full() {
 			t.Fatalf("%d bytes are too much", sent)
 		}
@@ -158,7 +158,7 @@ func TestStreamFull(t *testing.T) {
 			t.Fatalf("Send: %v", err)
 		}
 	}
-	if !s.Full() || MaxMade < 2*MaxUnread {
+	if !s.Full() || MaxBuffered < 2*MaxUnread {
 		t.Fatal("there is no bound, or one that reads in parallel come to")
 	}
 }

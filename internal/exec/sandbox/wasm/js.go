@@ -186,13 +186,13 @@ func longDigits(s string) bool {
 
 // work runs the queued jobs, then the prelude's idle and the jobs that it adds.
 func (e *jsEngine) work() error {
-	if err := e.jobs(); err != nil {
+	if err := e.runJobs(); err != nil {
 		return err
 	}
 	if _, err := e.call(e.h.idle); err != nil {
 		return err
 	}
-	return e.jobs()
+	return e.runJobs()
 }
 
 func (e *jsEngine) trap(x any) error {
@@ -249,7 +249,7 @@ func (e *jsEngine) newString(s string) value {
 	p := e.copyString(s)
 	v := e.m.QjsNewString(p, uint32(len(s)))
 	e.m.WasmFree(p)
-	if e.failed(value(v)) {
+	if e.isException(value(v)) {
 		panic(abort{errMemory})
 	}
 	return value(v)
@@ -297,11 +297,11 @@ func (e *jsEngine) free(v value) {
 	}
 }
 
-// failed reports whether v signals a pending exception, as zero does.
-func (e *jsEngine) failed(v value) bool { return v == 0 || e.m.QjsIsException(uint32(v)) != 0 }
+// isException reports whether v signals a pending exception, as zero does.
+func (e *jsEngine) isException(v value) bool { return v == 0 || e.m.QjsIsException(uint32(v)) != 0 }
 
-// caught removes and returns the pending exception.
-func (e *jsEngine) caught() error {
+// takeException removes and returns the pending exception.
+func (e *jsEngine) takeException() error {
 	x := value(e.m.QjsGetException())
 	if x == 0 {
 		return errMemory
@@ -313,7 +313,7 @@ func (e *jsEngine) caught() error {
 	text := e.describe(x)
 	if e.m.QjsIsError(uint32(x)) != 0 {
 		s := e.property(x, "stack")
-		if !e.failed(s) {
+		if !e.isException(s) {
 			text += "\n" + e.describe(s)
 		}
 		e.free(s)
@@ -327,9 +327,9 @@ func (e *jsEngine) eval(code, name string) (value, error) {
 	v := value(e.m.QjsEval(p, uint32(len(code)), n, 0))
 	e.m.WasmFree(p)
 	e.m.WasmFree(n)
-	if e.failed(v) {
+	if e.isException(v) {
 		e.free(v)
-		return 0, e.caught()
+		return 0, e.takeException()
 	}
 	return v, nil
 }
@@ -345,21 +345,21 @@ func (e *jsEngine) call(f value, args ...value) (isTrue bool, err error) {
 		binary.LittleEndian.PutUint32(e.m.Memory()[argv+uint32(4*i):], uint32(a))
 	}
 	v := value(e.m.QjsCall(uint32(f), uint32(e.h.runtime), uint32(len(args)), argv))
-	if e.failed(v) {
+	if e.isException(v) {
 		e.free(v)
-		return false, e.caught()
+		return false, e.takeException()
 	}
 	isTrue = e.m.QjsGetBool(uint32(v)) != 0
 	e.free(v)
 	return isTrue, nil
 }
 
-// jobs runs jobs until none is queued, and then reports unhandled rejections to the prelude.
-func (e *jsEngine) jobs() error {
+// runJobs runs jobs until none is queued, and then reports unhandled rejections to the prelude.
+func (e *jsEngine) runJobs() error {
 	for {
 		for e.m.QjsIsJobPending() != 0 {
 			if int32(e.m.QjsExecutePendingJob()) < 0 {
-				if err := e.caught(); e.g.host.interrupted() {
+				if err := e.takeException(); e.g.host.interrupted() {
 					return err
 				}
 			}

@@ -111,7 +111,7 @@ func compileJS(outside host, prelude string) ([]byte, error) {
 	p, name := e.copyString(prelude), e.copyString(preludeName)
 	b := e.m.QjsCompile(p, uint32(len(prelude)), name, 0, stripSource|stripDebug, e.h.scratch)
 	if b == 0 {
-		return nil, fmt.Errorf("compile the prelude: %w", e.caught())
+		return nil, fmt.Errorf("compile the prelude: %w", e.takeException())
 	}
 	n := binary.LittleEndian.Uint32(e.m.Memory()[e.h.scratch:])
 	return bytes.Clone(e.m.Memory()[b:][:n]), nil
@@ -128,11 +128,11 @@ func (e *jsEngine) prelude(code []byte) error {
 	at := e.copyString(string(code))
 	v := value(e.m.QjsEvalBytecode(at, uint32(len(code))))
 	e.m.WasmFree(at)
-	if e.failed(v) {
-		return fmt.Errorf("evaluate the prelude: %w", e.caught())
+	if e.isException(v) {
+		return fmt.Errorf("evaluate the prelude: %w", e.takeException())
 	}
 	e.h.runtime = v
-	if err := e.jobs(); err != nil {
+	if err := e.runJobs(); err != nil {
 		return fmt.Errorf("evaluate the prelude: %w", err)
 	}
 	left := e.property(global, hostFunction)

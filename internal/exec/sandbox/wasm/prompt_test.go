@@ -17,7 +17,7 @@ import (
 // allowance is how many bytes a stream may push.
 type allowance int
 
-func (r *allowance) Took(n int) { *r += allowance(n) }
+func (r *allowance) AddCredit(n int) { *r += allowance(n) }
 
 // TestPush compares an inbox that is pushed to with one that reads. Both must return the same
 // lines, regardless of how the text is split.
@@ -43,7 +43,7 @@ func TestPush(t *testing.T) {
 		rest := text
 		for len(rest) > 0 {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "n")
-			credit.Took(pushed.AcceptPush([]byte(rest[:n]), nil))
+			credit.AddCredit(pushed.AcceptPush([]byte(rest[:n]), nil))
 			rest = rest[n:]
 		}
 		pushed.AcceptPush(nil, io.EOF)
@@ -65,7 +65,7 @@ func TestPushFull(t *testing.T) {
 	line := []byte(strings.Repeat("x", 1<<20-1) + "\n")
 	pushed := 0
 	for int(credit) == pushed {
-		credit.Took(i.AcceptPush(line, nil))
+		credit.AddCredit(i.AcceptPush(line, nil))
 		pushed += len(line)
 	}
 	if pushed <= inboxFull || pushed > inboxFull+2*len(line) {
@@ -93,7 +93,7 @@ func TestPushLong(t *testing.T) {
 		if n == 0 {
 			t.Fatalf("it takes no more when it has %d bytes", len(text)-len(rest))
 		}
-		left.Took(i.AcceptPush([]byte(rest[:n]), nil) - n)
+		left.AddCredit(i.AcceptPush([]byte(rest[:n]), nil) - n)
 		rest = rest[n:]
 	}
 	if line, ok, _ := i.take(); !ok || len(line) != len(text)-1 {
@@ -121,7 +121,7 @@ func TestFlush(t *testing.T) {
 		}
 	}
 	for o.waiting() > 0 {
-		o.nudge()
+		o.writeEarly()
 		<-o.less
 	}
 	close(quit)
@@ -137,7 +137,7 @@ func TestFlush(t *testing.T) {
 type slowPrompt struct{ strings.Builder }
 
 func (*slowPrompt) Push(sandbox.Sink)  {}
-func (*slowPrompt) Took(int)           {}
+func (*slowPrompt) AddCredit(int)      {}
 func (*slowPrompt) Listen(func() bool) {}
 func (s *slowPrompt) WriteNow(p []byte, _ bool) (int, error) {
 	return s.Write(p[:len(p)/2])
@@ -152,7 +152,7 @@ type promptTape struct {
 }
 
 func (p *promptTape) Push(to sandbox.Sink)   { to.AcceptPush([]byte(p.lines), nil) }
-func (*promptTape) Took(int)                 {}
+func (*promptTape) AddCredit(int)            {}
 func (*promptTape) Listen(func() bool)       {}
 func (*promptTape) Read([]byte) (int, error) { panic("a stream that pushes is not read") }
 

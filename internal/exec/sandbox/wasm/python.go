@@ -178,12 +178,12 @@ var errHeld = errors.New("the guest waited for the host, which disconnected: it 
 
 // next waits for the host's next line, in the same way as ask waits for an answer.
 func (r *guestRun) next() (string, bool) {
-	r.finish()
-	if r.prompt != nil {
-		r.out.flush(r.prompt, false)
+	r.finishEntry()
+	if r.nonblocking != nil {
+		r.out.flush(r.nonblocking, false)
 	}
 	line, err := r.await()
-	r.begin()
+	r.beginEntry()
 	switch {
 	case r.halting.Load():
 		panic(abort{errDead}) // the line no longer matters

@@ -22,28 +22,29 @@ const (
 	// grace is how long a guest may take to heed an interrupt before its memory is revoked. Most
 	// need less than a tenth of that, and builtins that can't be interrupted would take seconds.
 	grace = 2 * time.Millisecond
-	// parting is how long a guest that isn't kept may continue after the host has closed the
+	// hangUpGrace is how long a guest that isn't kept may continue after the host has closed the
 	// stream.
-	parting = 50 * time.Millisecond
-	// lastWords is how long the host may still read the output of a guest that was stopped.
-	lastWords = time.Second
+	hangUpGrace = 50 * time.Millisecond
+	// drainTime is how long the host may still read the output of a guest that was stopped.
+	drainTime = time.Second
 )
 
 // A guestRun is one Run of a sandbox: it passes lines between the guest stream and the guest, and
-// stops the guest. One goroutine, the caller's, enters the guest. If the stream is no
-// sandbox.Prompt, two more read and write, and end with the run. A timer acts as watchdog.
+// stops the guest. One goroutine, the caller's, enters the guest. If the stream isn't a
+// sandbox.NonblockingStream, two more read and write, and end with the run. A timer acts as
+// watchdog.
 type guestRun struct {
-	d       *Driver
-	g       *guest
-	lang    language
-	spec    sandbox.Spec
-	cmd     *sandbox.Cmd
-	prompt  sandbox.Prompt // cmd.Guest, if it is a Prompt
-	in      *inbox
-	out     *outbox
-	left    int64     // bytes that the guest may still write; used only inside entries
-	turned  time.Time // when this entry got its turn
-	yielded time.Time // when the entry last let other goroutines run
+	d           *Driver
+	g           *guest
+	lang        language
+	spec        sandbox.Spec
+	cmd         *sandbox.Cmd
+	nonblocking sandbox.NonblockingStream // cmd.Guest, if it is one
+	in          *inbox
+	out         *outbox
+	left        int64     // bytes that the guest may still write; used only inside entries
+	turnBegan   time.Time // when this entry got its turn
+	yielded     time.Time // when the entry last let other goroutines run
 
 	ctx     context.Context // context of Cmd.Ask and Cmd.Next; done when the run is stopped
 	cancel  context.CancelFunc
@@ -76,14 +77,14 @@ func newRun(s *Sandbox, cmd *sandbox.Cmd) *guestRun {
 	if cmd.CPU > 0 {
 		r.spec.CPU = min(cmd.CPU, s.spec.CPU)
 	}
-	r.prompt, _ = cmd.Guest.(sandbox.Prompt)
+	r.nonblocking, _ = cmd.Guest.(sandbox.NonblockingStream)
 	r.watch.timer = time.AfterFunc(math.MaxInt64, r.watchdog)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
-// enters sets the guest.
-func (r *guestRun) enters(g *guest) {
+// setGuest sets the guest.
+func (r *guestRun) setGuest(g *guest) {
 	r.watch.mu.Lock()
 	defer r.watch.mu.Unlock()
 	r.g = g
@@ -132,24 +133,24 @@ func (r *guestRun) stopReason() error {
 	return r.cause
 }
 
-// do performs the run.
-func (r *guestRun) do() error {
+// perform performs the run.
+func (r *guestRun) perform() error {
 	r.g.host = r
 	quit := make(chan struct{})
 	var stream sync.WaitGroup
-	write := func() { stream.Go(func() { r.written(r.out.write(r.cmd.Guest, quit)) }) }
-	if r.prompt != nil {
-		r.in.from, r.out.begin = r.prompt, write
-		r.prompt.Push(r.in)
+	write := func() { stream.Go(func() { r.handleWriteError(r.out.write(r.cmd.Guest, quit)) }) }
+	if r.nonblocking != nil {
+		r.in.from, r.out.begin = r.nonblocking, write
+		r.nonblocking.Push(r.in)
 	} else {
 		write()
 	}
-	if r.prompt == nil || !r.cmd.Keep {
+	if r.nonblocking == nil || !r.cmd.Keep {
 		stream.Go(func() { r.watchHost(quit) })
 	}
 	stack.Grow() // otherwise it grows in half a dozen steps with the guest's frames on it
-	err := r.explain(r.pump())
-	r.flush()
+	err := r.explainError(r.pump())
+	r.awaitFlush()
 	r.drop()
 	close(quit)
 	if c, ok := r.cmd.Guest.(io.Closer); ok {
@@ -160,8 +161,8 @@ func (r *guestRun) do() error {
 	return err
 }
 
-// written handles the result of the goroutine that writes to the stream.
-func (r *guestRun) written(err error) {
+// handleWriteError handles the result of the goroutine that writes to the stream.
+func (r *guestRun) handleWriteError(err error) {
 	switch {
 	case err == nil:
 	case sandbox.HungUp(err) && r.cmd.Keep: // the guest continues without a reader until it is idle
@@ -175,19 +176,19 @@ func (r *guestRun) written(err error) {
 // watchHost reads the stream. When the host has closed it, watchHost stops a guest that isn't
 // kept after a while, because its results would be unused.
 func (r *guestRun) watchHost(quit <-chan struct{}) {
-	if !r.hungUp(quit) || r.cmd.Keep {
+	if !r.awaitHangUp(quit) || r.cmd.Keep {
 		return
 	}
 	select {
 	case <-quit:
-	case <-time.After(parting):
+	case <-time.After(hangUpGrace):
 		r.stop(errHungUp)
 	}
 }
 
-// hungUp reads the host's lines until EOF or quit, and reports whether it was EOF.
-func (r *guestRun) hungUp(quit <-chan struct{}) bool {
-	if r.prompt == nil {
+// awaitHangUp reads the host's lines until EOF or quit, and reports whether it was EOF.
+func (r *guestRun) awaitHangUp(quit <-chan struct{}) bool {
+	if r.nonblocking == nil {
 		return r.in.read(r.cmd.Guest, quit) == io.EOF
 	}
 	select {
@@ -203,10 +204,10 @@ func (r *guestRun) pump() error {
 	if err := r.g.enter(func() error { r.g.engine.limit(r.spec.Memory, r.spec.Stack); return nil }); err != nil {
 		return err
 	}
-	there := func() bool { return r.in.any() || r.halting.Load() }
+	there := func() bool { return r.in.hasNext() || r.halting.Load() }
 	for {
-		if r.prompt != nil && !there() {
-			r.prompt.Listen(there)
+		if r.nonblocking != nil && !there() {
+			r.nonblocking.Listen(there)
 		}
 		line, ok, end := r.in.take()
 		switch {
@@ -241,11 +242,11 @@ func (r *guestRun) enter(line string) error {
 			return r.stopReason()
 		}
 	}
-	if r.prompt != nil {
-		defer func() { r.out.flush(r.prompt, r.endsItself()) }()
+	if r.nonblocking != nil {
+		defer func() { r.out.flush(r.nonblocking, r.endsItself()) }()
 	}
-	r.begin()
-	defer r.finish()
+	r.beginEntry()
+	defer r.finishEntry()
 	return r.g.enter(func() error {
 		if r.halting.Load() { // the watchdog may have run before there was memory to revoke
 			return errDead
@@ -260,13 +261,13 @@ func (r *guestRun) enter(line string) error {
 // endsItself reports whether the guest's last message ends the run, and was sent.
 func (r *guestRun) endsItself() bool { return r.cmd.Once && r.out.endsRun() }
 
-// begin acquires a turn and a thread, and starts the clock of an entry or of its continuation.
-func (r *guestRun) begin() {
+// beginEntry acquires a turn and a thread, and starts the clock of an entry or of its continuation.
+func (r *guestRun) beginEntry() {
 	r.d.turns.take(false, r.halted)
 	runtime.LockOSThread()
 	r.entry = r.d.relief.begin()
-	r.turned = time.Now()
-	r.yielded = r.turned
+	r.turnBegan = time.Now()
+	r.yielded = r.turnBegan
 	clock := threadClock()
 	base := clock.read()
 	r.mu.Lock()
@@ -276,20 +277,20 @@ func (r *guestRun) begin() {
 	r.mu.Unlock()
 	// A running watch fires early enough: CPU time passes no faster than time.
 	if !halted && r.watch.armed.CompareAndSwap(false, true) {
-		r.watch.timer.Reset(r.look(left))
+		r.watch.timer.Reset(r.checkInterval(left))
 	}
 }
 
-// look returns when the watchdog must check an entry that has this much CPU time left.
-func (r *guestRun) look(left time.Duration) time.Duration {
+// checkInterval returns when the watchdog must check an entry that has this much CPU time left.
+func (r *guestRun) checkInterval(left time.Duration) time.Duration {
 	if r.lang.polls {
 		return left
 	}
 	return min(left, quantum) // to release its turn, which such an entry can't do itself
 }
 
-// finish adds the CPU time since begin to the total, and releases what begin took.
-func (r *guestRun) finish() {
+// finishEntry adds the CPU time since begin to the total, and releases what begin took.
+func (r *guestRun) finishEntry() {
 	r.mu.Lock()
 	r.used += r.clock.read() - r.base
 	r.ticking = false
@@ -337,8 +338,8 @@ func (r *guestRun) watchdog() {
 			"the program used up its CPU time of %v: do less work, or split it into smaller programs", r.spec.CPU))
 	case ticking:
 		r.watch.timer.Reset(left)
-		if r.prompt != nil {
-			r.out.nudge()
+		if r.nonblocking != nil {
+			r.out.writeEarly()
 		}
 	default:
 		r.watch.armed.Store(false)
@@ -347,18 +348,18 @@ func (r *guestRun) watchdog() {
 		again := r.ticking
 		r.mu.Unlock()
 		if again && r.watch.armed.CompareAndSwap(false, true) {
-			r.watch.timer.Reset(r.look(left))
+			r.watch.timer.Reset(r.checkInterval(left))
 		}
 	}
 }
 
-// flush waits until the host has read the guest's output: at most lastWords, or without limit if
-// the guest is kept, or if its last message has ended the run.
-func (r *guestRun) flush() {
+// awaitFlush waits until the host has read the guest's output: at most drainTime, or without limit
+// if the guest is kept, or if its last message has ended the run.
+func (r *guestRun) awaitFlush() {
 	var moment <-chan time.Time
 	halted := r.halted
 	if !r.cmd.Keep && !r.endsItself() {
-		moment = time.After(lastWords)
+		moment = time.After(drainTime)
 	}
 	for r.out.waiting() > 0 {
 		select {
@@ -367,7 +368,7 @@ func (r *guestRun) flush() {
 			return
 		case <-halted:
 			if halted = nil; moment == nil {
-				moment = time.After(lastWords)
+				moment = time.After(drainTime)
 			}
 		}
 	}
@@ -377,8 +378,8 @@ func (r *guestRun) limit(name, format string, a ...any) error {
 	return &sandbox.LimitError{Limit: name, Msg: fmt.Sprintf(format, a...)}
 }
 
-// explain returns the error of a run, from the error of its last entry.
-func (r *guestRun) explain(err error) error {
+// explainError returns the error of a run, from the error of its last entry.
+func (r *guestRun) explainError(err error) error {
 	switch cause := r.stopReason(); cause {
 	case nil:
 	case errHungUp:
@@ -418,16 +419,16 @@ func (r *guestRun) interrupted() bool {
 		return true
 	}
 	now := time.Now()
-	if now.Sub(r.turned) > quantum {
+	if now.Sub(r.turnBegan) > quantum {
 		if r.d.turns.hasWaiters() {
 			r.d.turns.releaseTurn()
 			r.d.turns.take(true, r.halted)
 			now = time.Now()
 		}
-		r.turned, r.yielded = now, now
+		r.turnBegan, r.yielded = now, now
 	}
-	if now.Sub(r.yielded) > courtesy {
-		r.out.nudge()
+	if now.Sub(r.yielded) > yieldInterval {
+		r.out.writeEarly()
 		if !r.d.relief.given() { // otherwise there is a spare processor
 			runtime.Gosched()
 		}
@@ -439,13 +440,13 @@ func (r *guestRun) interrupted() bool {
 // write copies a line to the outbox. It makes the copy outside of the outbox's lock: the watchdog
 // may revoke the guest's memory at any time.
 func (r *guestRun) write(line []byte) {
-	r.spend(len(line))
+	r.countOutput(len(line))
 	// An entry's output is sent at its end, unless the entry is slow.
-	r.out.writeOutput(string(line), r.prompt != nil && time.Since(r.turned) < courtesy)
+	r.out.writeOutput(string(line), r.nonblocking != nil && time.Since(r.turnBegan) < yieldInterval)
 }
 
-// spend counts n bytes of output to the host, and stops the guest at its limit.
-func (r *guestRun) spend(n int) {
+// countOutput counts n bytes of output to the host, and stops the guest at its limit.
+func (r *guestRun) countOutput(n int) {
 	if r.left -= int64(n); r.left < 0 {
 		err := r.limit("output", "the program wrote more than %s in total (value, console, arguments of calls, "+
 			"contents of files): write less, or use several programs", size(r.spec.Output))
@@ -456,17 +457,17 @@ func (r *guestRun) spend(n int) {
 
 // ask asks the host. Meanwhile the guest's clock stands still, and others may use its turn.
 func (r *guestRun) ask(question []byte) (string, bool) {
-	r.spend(len(question))
+	r.countOutput(len(question))
 	if r.cmd.Ask == nil {
 		return "", false
 	}
 	question = bytes.Clone(question)
-	r.finish()
-	if r.prompt != nil {
-		r.out.flush(r.prompt, false)
+	r.finishEntry()
+	if r.nonblocking != nil {
+		r.out.flush(r.nonblocking, false)
 	}
 	answer := r.answer(question)
-	r.begin()
+	r.beginEntry()
 	if r.halting.Load() {
 		panic(abort{errDead}) // the answer no longer matters
 	}
@@ -478,7 +479,7 @@ func (r *guestRun) answer(question []byte) []byte {
 	asked := false
 	defer func() {
 		if !asked {
-			r.begin() // finish runs while the panic unwinds
+			r.beginEntry() // finish runs while the panic unwinds
 		}
 	}()
 	b := r.cmd.Ask(r.ctx, question)

@@ -74,10 +74,10 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 		r.drop()
 		return -1, err
 	}
-	r.enters(s.guest)
+	r.setGuest(s.guest)
 	s.saved, s.forked = nil, nil
 	unhook := context.AfterFunc(ctx, func() { r.stop(context.Cause(ctx)) })
-	err = r.do()
+	err = r.perform()
 	unhook()
 	cmd.Usage = r.usage()
 	s.end(func() {

@@ -111,8 +111,8 @@ func (i *inbox) AcceptPush(p []byte, end error) int {
 	return n
 }
 
-// settle returns the number of bytes to report to the stream now. The caller holds mu.
-func (i *inbox) settle() (owed int) {
+// takeCredit returns the number of bytes to report to the stream now. The caller holds mu.
+func (i *inbox) takeCredit() (owed int) {
 	if i.size <= inboxFull {
 		owed, i.owed = i.owed, 0
 	}
@@ -141,8 +141,8 @@ func readLine(b *bufio.Reader, max int) (string, error) {
 	}
 }
 
-// any reports whether take would return a line or an error.
-func (i *inbox) any() bool {
+// hasNext reports whether take would return a line or an error.
+func (i *inbox) hasNext() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return len(i.lines) > 0 || i.end != nil
@@ -153,7 +153,7 @@ func (i *inbox) take() (line string, ok bool, end error) {
 	owed := 0
 	defer func() {
 		if owed > 0 {
-			i.from.Took(owed)
+			i.from.AddCredit(owed)
 		}
 	}()
 	i.mu.Lock()
@@ -167,13 +167,13 @@ func (i *inbox) take() (line string, ok bool, end error) {
 		i.lines = nil
 	}
 	i.size -= len(line)
-	owed = i.settle()
+	owed = i.takeCredit()
 	signal(i.space)
 	return line, true, nil
 }
 
 // A creditor is a stream that is notified of consumed bytes (see sandbox.Pusher).
-type creditor interface{ Took(n int) }
+type creditor interface{ AddCredit(n int) }
 
 // An outbox writes the guest's output while the guest continues.
 type outbox struct {
@@ -182,13 +182,13 @@ type outbox struct {
 
 	drains bool // continue after the other side has closed the stream
 
-	mu    sync.Mutex
-	begin func() // starts writing, when that first has to block; nil once done
-	buf   []byte
-	spare []byte
-	busy  int  // number of bytes being written
-	deaf  bool // the other side has closed the stream
-	ended bool // the guest has sent Done or Fail
+	mu     sync.Mutex
+	begin  func() // starts writing, when that first has to block; nil once done
+	buf    []byte
+	spare  []byte
+	busy   int  // number of bytes being written
+	unread bool // the other side has closed the stream
+	ended  bool // the guest has sent Done or Fail
 }
 
 // outboxFull is how many bytes may be pending before the guest waits.
@@ -204,13 +204,13 @@ func newOutbox(drains bool) *outbox {
 func (o *outbox) writeOutput(s string, later bool) {
 	o.mu.Lock()
 	o.ended = o.ended || strings.HasPrefix(s, `{"done"`) || strings.HasPrefix(s, `{"fail"`)
-	if !o.deaf {
+	if !o.unread {
 		o.buf = append(o.buf, s...)
 	}
 	later = later && len(o.buf) < flushAt
 	o.mu.Unlock()
 	if !later {
-		o.call()
+		o.wakeWriter()
 	}
 }
 
@@ -221,8 +221,8 @@ func (o *outbox) endsRun() bool {
 	return o.ended
 }
 
-// call starts or wakes the goroutine that writes and may block.
-func (o *outbox) call() {
+// wakeWriter starts or wakes the goroutine that writes and may block.
+func (o *outbox) wakeWriter() {
 	o.mu.Lock()
 	begin := o.begin
 	o.begin = nil
@@ -233,10 +233,10 @@ func (o *outbox) call() {
 	signal(o.more)
 }
 
-// nudge has the buffered output written before flush, because the entry is slow.
-func (o *outbox) nudge() {
+// writeEarly has the buffered output written before flush, because the entry is slow.
+func (o *outbox) writeEarly() {
 	if o.waiting() > 0 {
-		o.call()
+		o.wakeWriter()
 	}
 }
 
@@ -245,13 +245,13 @@ const flushAt = 32 << 10
 
 // flush writes the pending output to w on this goroutine, without blocking. The rest, and errors,
 // are left to write. If last is set, the result of the run follows.
-func (o *outbox) flush(w sandbox.Prompt, last bool) {
+func (o *outbox) flush(w sandbox.NonblockingStream, last bool) {
 	o.mu.Lock()
-	if len(o.buf) == 0 || o.busy > 0 || o.deaf {
+	if len(o.buf) == 0 || o.busy > 0 || o.unread {
 		left := len(o.buf) > 0
 		o.mu.Unlock()
 		if left {
-			o.call()
+			o.wakeWriter()
 		}
 		return
 	}
@@ -269,7 +269,7 @@ func (o *outbox) flush(w sandbox.Prompt, last bool) {
 	left := len(o.buf) > 0
 	o.mu.Unlock()
 	if left {
-		o.call()
+		o.wakeWriter()
 	}
 	signal(o.less)
 }
@@ -303,7 +303,7 @@ func (o *outbox) write(w io.Writer, quit <-chan struct{}) error {
 		}
 		if _, err := w.Write(b); err != nil {
 			if o.drains && sandbox.HungUp(err) {
-				o.drop()
+				o.discard()
 			}
 			return err
 		}
@@ -317,10 +317,10 @@ func (o *outbox) write(w io.Writer, quit <-chan struct{}) error {
 	}
 }
 
-// drop discards pending and future output.
-func (o *outbox) drop() {
+// discard discards pending and future output.
+func (o *outbox) discard() {
 	o.mu.Lock()
-	o.buf, o.busy, o.deaf = nil, 0, true
+	o.buf, o.busy, o.unread = nil, 0, true
 	o.mu.Unlock()
 	signal(o.less)
 }

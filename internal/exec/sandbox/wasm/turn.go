@@ -9,10 +9,10 @@ const (
 	// quantum is how long an entry may run while others wait: the time slice of a goroutine in Go's
 	// scheduler.
 	quantum = 10 * time.Millisecond
-	// courtesy is how long an entry runs before it yields to waiting goroutines. Those carry the
-	// lines of other guests, and run the rest of the process. Otherwise they would wait for Go's
-	// scheduler to preempt it, ten times as long at each step.
-	courtesy = time.Millisecond
+	// yieldInterval is how long an entry runs before it yields to waiting goroutines. Those carry
+	// the lines of other guests, and run the rest of the process. Otherwise they would wait for
+	// Go's scheduler to preempt it, ten times as long at each step.
+	yieldInterval = time.Millisecond
 	// patience is how long an entry waits for a turn before it runs without one. An entry inside a
 	// builtin can't be asked to yield, and must not block the others until its CPU time is used up.
 	patience = 50 * time.Millisecond
