@@ -308,20 +308,21 @@ func (r *reader) outcome(text []byte) error {
 			return err
 		}
 	}
-	dropped := r.st.Record.Lost != "" && e.Failure == nil && e.Value == nil
 	if e.KeptIn != "" {
 		raw, err := r.text(e.KeptIn)
 		if err != nil {
 			return err
 		}
-		if dropped = dropped || raw == nil; raw != nil && read(raw, &e.Blocks) != nil {
-			return damaged
+		if raw == nil { // the journal is lost
+			e.Value = nil // it refers to them
+		} else if err := read(raw, &e.Blocks); err != nil {
+			return err
 		}
 	}
 	c.Ended = time.UnixMicro(e.At)
 	c.Value, c.Failure, c.Blocks, c.MS, c.Bytes, c.Error, c.Kind, c.From, c.Unsent = e.Value, e.Failure, e.Blocks, e.MS,
 		e.Bytes, e.Error, e.Kind, e.From, e.Unsent
-	c.Labels, c.dropped = e.Labels, dropped
+	c.Labels = e.Labels
 	r.at(c.Ended)
 	return nil
 }

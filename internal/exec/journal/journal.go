@@ -173,7 +173,6 @@ type Call struct {
 	Unsent  bool                `json:"-"` // it certainly had no effect
 	Replay  InReplay            `json:"-"` // set if it was made in a replay
 	at      time.Time           // time of its delivery
-	dropped bool                // it succeeded, and its result was not kept: the journal is lost
 }
 
 // Is reports whether digest identifies the call, in the plain form or as the program wrote it.
