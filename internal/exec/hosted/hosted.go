@@ -290,6 +290,10 @@ func (s *Server) guardFiles() {
 		}
 		began := time.Now()
 		bytes, files, err := owned.MeasureFolder(s.folder, l.Disk, l.Files)
+		if err != nil && tool.AsError(err).Kind == tool.Limit {
+			s.endServer("of its files, " + tool.AsError(err).Msg)
+			return
+		}
 		if err == nil && (bytes+s.machine.RemovedBytes() > l.Disk || files > l.Files) {
 			s.endServer(fmt.Sprintf("its files exceed %s or %s (sandbox.disk)", text.Size(l.Disk),
 				text.Count(l.Files, "file")))

@@ -40,12 +40,12 @@ func (p *Prior) Add(st *History) {
 		case c.Simulated():
 		case c.Unknown() || doubtful(c):
 			p.unknown[c.Digest] = PriorCall{c, st.Record.ID, st.Record.Session}
-		case st.Record.Lost != "" && c.succeeded() && c.Value == nil:
+		case st.Record.Lost != "" && c.hasSucceeded() && c.Value == nil:
 			// a call that was answered from another execution has its result there
 			if c.From == "" && !c.ReadOnly && !c.Idempotent {
 				p.unknown[c.Digest] = PriorCall{c, st.Record.ID, st.Record.Session}
 			}
-		case c.succeeded():
+		case c.hasSucceeded():
 			k := PriorCall{c, st.Record.ID, st.Record.Session}
 			if c.From != "" {
 				k.Of = c.From
@@ -59,7 +59,7 @@ func (p *Prior) Add(st *History) {
 	}
 }
 
-func (c *Call) succeeded() bool { return c.Known() && c.Failure == nil }
+func (c *Call) hasSucceeded() bool { return c.Known() && c.Failure == nil }
 
 // doubtful reports whether a call that may write was sent and failed without a definite outcome:
 // the tool did not answer, or its answer could not be used.
@@ -90,7 +90,7 @@ func (p *Prior) Take(path string, args json.RawMessage) (*PriorCall, error) {
 	}
 	switch c, ok := p.unknown[d]; {
 	case !ok:
-	case c.succeeded():
+	case c.hasSucceeded():
 		return nil, tool.NotSent(tool.Errorf(tool.Conflict, "execution %s already made this call, and its result was "+
 			"not kept, because that execution's journal became too large: look with a tool that reads; omit after to "+
 			"send it again", c.Of))

@@ -2,8 +2,6 @@ package owned
 
 import (
 	"errors"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
@@ -26,38 +24,36 @@ func (u usage) exceedsLimits(disk int64, files int) bool { return u.bytes > disk
 // errTooMuch stops a measurement.
 var errTooMuch = errors.New("more than the limit")
 
-// MeasureFolder measures the files below a folder, up to limits. Links in it can't lead it
-// elsewhere.
-func MeasureFolder(dir string, disk int64, files int) (bytes int64, count int, err error) {
-	var u usage
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return 0, 0, err
+// maxDepth is how many folders may be within each other. The host opens each in the one above it.
+const maxDepth = 250
+
+// errTooDeep ends a measurement, since what is deeper doesn't count.
+var errTooDeep = tool.Errorf(tool.Limit, "folders are nested more than %d deep: remove some", maxDepth)
+
+// A measurement adds up files until they exceed limits.
+type measurement struct {
+	usage
+	disk int64
+	most int // files
+}
+
+// addFile adds a file or folder. It returns errTooMuch if they exceed the limits.
+func (m *measurement) addFile(bytes int64) error {
+	m.files++
+	if m.bytes += bytes; m.exceedsLimits(m.disk, m.most) {
+		return errTooMuch
 	}
-	defer root.Close()
-	err = fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // removed meanwhile
-		}
-		if info, err := e.Info(); err == nil && e.IsDir() && info.Mode()&0o500 != 0o500 {
-			_ = root.Chmod(path, info.Mode().Perm()|0o500) // or its files would not count
-		}
-		if path == "." {
-			return nil
-		}
-		u.files++
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-			u.bytes += occupiedBytes(info)
-		}
-		if u.exceedsLimits(disk, files) {
-			return errTooMuch
-		}
-		return nil
-	})
-	if errors.Is(err, errTooMuch) {
+	return nil
+}
+
+// MeasureFolder measures the files below a folder, up to limits. Links in it can't lead it
+// elsewhere. If folders are nested too deeply, the error has kind Limit.
+func MeasureFolder(dir string, disk int64, files int) (bytes int64, count int, err error) {
+	m := measurement{disk: disk, most: files}
+	if err = measureTree(dir, &m); errors.Is(err, errTooMuch) {
 		err = nil
 	}
-	return u.bytes, u.files, err
+	return m.bytes, m.files, err
 }
 
 // measureBox measures a sandbox's files, also removed files that a process still has open. It
@@ -65,7 +61,7 @@ func MeasureFolder(dir string, disk int64, files int) (bytes int64, count int, e
 func (ms *machines) measureBox(b *box) error {
 	l := ms.cfg.Limits
 	bytes, files, err := MeasureFolder(ms.folderOf(b.rec.ID), l.Disk, l.Files)
-	if err != nil {
+	if err != nil && tool.AsError(err).Kind != tool.Limit {
 		return err
 	}
 	ms.mu.Lock()
@@ -82,7 +78,7 @@ func (ms *machines) measureBox(b *box) error {
 		return tool.Errorf(tool.Limit, "the sandbox's files exceed %s or %s (sandboxes.disk, sandboxes.files): remove "+
 			"some", text.Size(l.Disk), text.Count(l.Files, "file"))
 	}
-	return nil
+	return err
 }
 
 // guardFiles measures the files of a sandbox while its processes run, also those in the background.
@@ -118,21 +114,5 @@ func (ms *machines) guardFiles(b *box, m sandbox.Machine) {
 }
 
 // RemoveFolder removes a folder of a sandbox that has ended, also folders in it that its programs
-// protected against that.
-func RemoveFolder(dir string) error {
-	err := os.RemoveAll(dir)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	err = fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
-		if e != nil && e.IsDir() && err == nil {
-			return root.Chmod(path, 0o700) // before it is read
-		}
-		return err
-	})
-	return errors.Join(err, root.Close(), os.RemoveAll(dir))
-}
+// protected against that, or nested without end.
+func RemoveFolder(dir string) error { return removeTree(dir) }

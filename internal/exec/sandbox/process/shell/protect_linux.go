@@ -25,7 +25,8 @@ func protectAgent() error {
 	for _, n := range deadly {
 		action := [4]uintptr{1} // struct kernel_sigaction of rt_sigaction(2), with SIG_IGN
 		const setSize = 8
-		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&action)), 0, setSize, 0, 0)
+		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&action)), 0,
+			setSize, 0, 0)
 		if errno != 0 {
 			return fmt.Errorf("ignore signal %d: %w", n, errno)
 		}
