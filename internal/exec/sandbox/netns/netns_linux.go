@@ -26,7 +26,7 @@ func OpenListeners(ports []int) (fds []int, err error) {
 	if len(ports)+FirstPort > maxListeners {
 		return nil, fmt.Errorf("%d ports: at most %d are possible", len(ports), maxListeners-FirstPort)
 	}
-	if err := raiseLoopback(); err != nil {
+	if err := RaiseLoopback(); err != nil {
 		return nil, fmt.Errorf("bring up the loopback interface: %w", err)
 	}
 	defer func() {
@@ -60,9 +60,9 @@ func OpenListeners(ports []int) (fds []int, err error) {
 	return fds, nil
 }
 
-// raiseLoopback brings the loopback interface of the current network namespace up. The calling
+// RaiseLoopback brings the loopback interface of the current network namespace up. The calling
 // thread needs CAP_NET_ADMIN.
-func raiseLoopback() error {
+func RaiseLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

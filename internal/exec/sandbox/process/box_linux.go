@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -65,6 +64,7 @@ type box struct {
 	saidAll   chan struct{} // closed at the end of standard error
 	gate      gate
 	output    *output       // what the agent for Node.js and its processes write; nil: another runtime
+	unsent    error         // why the setup could not be sent
 	ended     chan struct{} // closed when the process has ended
 	state     *os.ProcessState
 
@@ -133,8 +133,9 @@ func (b *box) prepareGuest(modules []string, most time.Duration) error {
 	return err
 }
 
-// startProcess starts a program in new namespaces. extra are files for it.
-func (b *box) startProcess(program string, command []string, extra []*os.File) error {
+// startProcess starts a program in new namespaces, and sends it a line with its setup. extra are
+// files for it. If t isn't nil, that thread starts it.
+func (b *box) startProcess(program string, command []string, extra []*os.File, line []byte, t *thread) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("make a socket pair: %w", err)
@@ -173,57 +174,15 @@ func (b *box) startProcess(program string, command []string, extra []*os.File) e
 			_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
 		}()
 	}
-	return b.spawnAndWait(program, command, append([]*os.File{null, toStderr, toStderr, agent}, extra...))
-}
-
-// enterEnvironment is the environment of the process that becomes the interpreter. It starts few
-// threads, and doesn't follow changes of the number of processors.
-var enterEnvironment = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=updatemaxprocs=0,containermaxprocs=0"}
-
-// spawnAndWait starts a program, and closes b.ended when it has ended. The system kills a sandbox
-// when the thread that started it ends, so that thread waits for it.
-func (b *box) spawnAndWait(program string, command []string, files []*os.File) error {
-	started, ended := make(chan error, 1), make(chan struct{})
-	runOnThread(func() {
-		attributes := processAttributes()
-		leave, err := b.group.enrollThread(attributes)
-		if err != nil {
-			started <- err
-			return // without UnlockOSThread: the thread ends
-		}
-		p, err := os.StartProcess(program, append([]string{"biplane"}, command...), &os.ProcAttr{
-			Dir: "/", Env: enterEnvironment, Files: files, Sys: attributes,
-		})
-		if err == nil {
-			if err = launch.MapUser(p.Pid, entry.Insider); err != nil { // the process waits for its setup
-				_ = p.Kill() // it may have ended
-				_, _ = p.Wait()
-			}
-		}
-		if err == nil {
-			b.process, b.ended = p, ended
-			started <- nil
-		}
-		if leave() == nil { // the process need not wait for that
-			defer runtime.UnlockOSThread()
-		}
-		if err != nil {
-			started <- tool.Errorf(tool.Unavailable, "start a process in new namespaces: %w (are user namespaces "+
-				"allowed for this user?)", err)
-			return
-		}
-		b.state, _ = p.Wait()
-		close(ended)
-	})
-	return <-started
+	return b.spawnAndWait(program, command, append([]*os.File{null, toStderr, toStderr, agent}, extra...), line, t)
 }
 
 // lastWords is how long the driver waits for the rest of what an ended process wrote.
 const lastWords = time.Second
 
-// awaitAgent sends a line with the setup, and waits until the agent is ready.
-func (b *box) awaitAgent(line []byte) error {
-	err := b.greetAgent(line)
+// awaitAgent waits until the agent is ready.
+func (b *box) awaitAgent() error {
+	err := b.greetAgent()
 	if err == nil {
 		return nil
 	}
@@ -239,10 +198,10 @@ func (b *box) awaitAgent(line []byte) error {
 	return tool.Errorf(tool.Unavailable, "the sandbox did not start: %w (its process ended: %s)", err, b.state)
 }
 
-// greetAgent sends a line with the setup, and reads the answers.
-func (b *box) greetAgent(line []byte) error {
-	if _, err := b.conn.Write(line); err != nil {
-		return fmt.Errorf("send its setup: %w", err)
+// greetAgent reads the answers to the setup.
+func (b *box) greetAgent() error {
+	if b.unsent != nil {
+		return fmt.Errorf("send its setup: %w", b.unsent)
 	}
 	if err := b.gate.receiveListeners(b.conn); err != nil {
 		return fmt.Errorf("receive the listeners of its network: %w", err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -184,27 +183,6 @@ func (c cgroups) createGroup(name string, memory int64, processes int) (_ *group
 		g.cpu, err = add(c.cpuacct)
 	}
 	return g, err
-}
-
-// runOnThread runs f in a goroutine that is locked to its thread. That isn't the process's first
-// thread: in version 1, all memory of a process counts towards the groups of its first thread. A
-// sandbox that reaches its limit would end the gateway.
-func runOnThread(f func()) {
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() != unix.Getpid() {
-			f()
-			return
-		}
-		locked := make(chan struct{})
-		go func() { // on another thread: this one has the first
-			runtime.LockOSThread()
-			close(locked)
-			f()
-		}()
-		<-locked
-		runtime.UnlockOSThread()
-	}()
 }
 
 // enrollThread makes the next process that this thread starts begin in the groups. That is much

@@ -35,6 +35,7 @@ type Driver struct {
 	groups   sharedGroups
 	small    smallProgram
 	starters starters
+	network  hostNetwork
 	probe    probe
 
 	closing context.Context // done when Close begins
@@ -330,6 +331,11 @@ var errSlowStart = tool.Errorf(tool.Unavailable, "the sandbox was not ready afte
 
 // startBox starts the process of a sandbox, and waits until its agent is ready.
 func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) {
+	var t *thread
+	if d.expectsStarter(b) {
+		t = d.prepareThread(b.machine != nil)
+	}
+	defer t.dismissThread()
 	g := d.groups.findOnce()
 	name := groupName(strings.ToLower(rand.Text()[:16]))
 	processes := d.cfg.Processes
@@ -352,7 +358,7 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, errSlowStart)
 	defer cancel()
-	started, err := d.enterBox(ctx, b, s, true)
+	started, err := d.enterBox(ctx, b, s, true, t)
 	switch {
 	case !started || err != nil && (ctx.Err() != nil || d.closing.Err() != nil):
 		return err
@@ -361,16 +367,17 @@ func (d *Driver) startBox(ctx context.Context, b *box, path string) (err error) 
 		return nil
 	}
 	failed := err
-	if _, err = d.enterBox(ctx, b, s, false); err == nil { // else the program has reported why
+	if _, err = d.enterBox(ctx, b, s, false, nil); err == nil { // else the program has reported why
 		d.starters.noteFailure(failed, d.cfg.Log)
 	}
 	return err
 }
 
 // enterBox starts the process of a sandbox, and waits until its agent is ready. If quick is set and
-// a starter can enter this sandbox, that does so instead of the program; enterBox reports whether
-// it was tried.
-func (d *Driver) enterBox(ctx context.Context, b *box, s entry.Setup, quick bool) (started bool, err error) {
+// a starter can enter this sandbox, that does so instead of the program, in the network of t, which
+// may be nil. enterBox reports whether a starter was tried.
+func (d *Driver) enterBox(ctx context.Context, b *box, s entry.Setup, quick bool, t *thread) (
+	started bool, err error) {
 	h := &handover{}
 	defer h.closeFiles()
 	if err := d.fillSetup(b, &s, h); err != nil {
@@ -386,6 +393,7 @@ func (d *Driver) enterBox(ctx context.Context, b *box, s entry.Setup, quick bool
 		return false, err
 	}
 	if quick && s.AgentFD != 0 {
+		s.HasNetwork = t != nil
 		switch f, err := d.starters.openStarter(&s, h); {
 		case err != nil:
 			return true, err
@@ -393,12 +401,15 @@ func (d *Driver) enterBox(ctx context.Context, b *box, s entry.Setup, quick bool
 			program, line, started = descriptorPath(h.addFile(f)), nil, true
 		}
 	}
-	if err := b.startProcess(program, d.cfg.Command, h.files); err != nil {
+	if !started {
+		t = nil // the program makes its own network
+	}
+	if err := b.startProcess(program, d.cfg.Command, h.files, append(line, '\n'), t); err != nil {
 		return started, err
 	}
 	defer context.AfterFunc(ctx, b.killProcess)()
 	defer context.AfterFunc(d.closing, b.killProcess)()
-	err = b.awaitAgent(append(line, '\n'))
+	err = b.awaitAgent()
 	switch {
 	case ctx.Err() != nil:
 		return started, context.Cause(ctx)
@@ -454,7 +465,7 @@ func (d *Driver) Close() error {
 		errs = append(errs, b.Close())
 	}
 	d.fills.Wait()
-	for _, f := range []*os.File{d.sources, d.bytecode, d.small.file} {
+	for _, f := range []*os.File{d.sources, d.bytecode, d.small.file, d.network.file} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}

@@ -41,6 +41,20 @@ type starters struct {
 	next   time.Time // none is tried before, after maxFailed failures
 }
 
+// expectsStarter reports whether a starter will enter a sandbox, as far as is known before its
+// setup.
+func (d *Driver) expectsStarter(b *box) bool {
+	switch {
+	case !entry.HasStarters() || d.small.openFile(d.cfg.Command) == nil || b.image != nil || b.chooseNetwork() != nil ||
+		b.spec.Runtime == "python" || b.spec.Runtime == "js" || b.machine != nil && len(b.machine.Mounts) > 0:
+		return false
+	}
+	p := &d.starters
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed < maxFailed || !p.clock.Now().Before(p.next)
+}
+
 // openStarter returns a starter for a setup, or nil if the program must enter that sandbox. The
 // caller adds it to the files of h, as the last of them.
 func (p *starters) openStarter(s *entry.Setup, h *handover) (*os.File, error) {

@@ -4,11 +4,14 @@ package process
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +29,8 @@ ls -lanR --time-style=+ / --ignore=proc --ignore=usr --ignore=certs --ignore=alt
 cut -d' ' -f4- /proc/self/mountinfo
 grep -E '^(Uid|Gid|Groups|Cap|NoNew|Seccomp|Sig(Blk|Ign)|Umask)' /proc/self/status
 cat /proc/self/limits /proc/self/cgroup; uname -n
-env; pwd; ls -la /proc/self/fd`
+env; pwd; ls -la /proc/self/fd; cat /proc/self/net/dev /proc/self/net/route
+bash -c 'echo > /dev/tcp/127.0.0.1/9' 2>&1; bash -c 'echo > /dev/tcp/10.0.0.1/9' 2>&1`
 
 // An outputText collects what a command writes.
 type outputText struct{ strings.Builder }
@@ -207,5 +211,57 @@ func TestStarterPause(t *testing.T) {
 	}
 	if want := []time.Duration{1, 2, 4, 8, 16, 32, 60, 60}; !slices.Equal(pauses, want) {
 		t.Errorf("pauses of %d minutes, want %d", pauses, want)
+	}
+}
+
+// TestThreadsReturn checks that a machine that a starter entered has a network of its own, and that
+// the threads that made networks are in that of the gateway again.
+func TestThreadsReturn(t *testing.T) {
+	d, err := New(Config{})
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	defer d.Close()
+	if d.network.openOnce() == nil {
+		t.Skip("threads of this user can't make networks: sandboxes make their own")
+	}
+	here, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatalf("find the network of this process: %v", err)
+	}
+	for range 3 {
+		unused := d.prepareThread(true) // of a sandbox that could not be created
+		unused.dismissThread()
+		unused.dismissThread()
+		m, err := d.CreateMachine(t.Context(), sandbox.MachineSpec{Folder: t.TempDir()})
+		if err != nil {
+			t.Fatalf("CreateMachine: %v", err)
+		}
+		inside, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", m.(*machine).process.Pid))
+		if err != nil || inside == here {
+			t.Errorf("the machine has the network %s, %v, and the gateway %s", inside, err, here)
+		}
+		if d.starters.failed > 0 {
+			t.Errorf("the starter failed: %v", d.starters.reason)
+		}
+		defer m.Close()
+	}
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		away := 0
+		tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
+		if err != nil {
+			t.Fatalf("list the threads: %v", err)
+		}
+		for _, path := range tasks {
+			if at, err := os.Readlink(path); err == nil && at != here { // it may have ended
+				away++
+			}
+		}
+		if away == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d threads are not in the network of the gateway", away)
+		}
 	}
 }

@@ -102,6 +102,9 @@ func RecordStarter(s Setup, first int) ([]byte, error) {
 	return c.record.makeStarter()
 }
 
+// HasStarters reports whether there are starters for this architecture.
+func HasStarters() bool { return len(starterCode()) > 0 }
+
 // canRecord reports whether a setup needs only calls that can be listed before the sandbox exists:
 // its root has nothing of an image, it has no network and no packed files, and each folder of the
 // host is mounted where the sandbox has an empty one, or nothing.
@@ -111,7 +114,7 @@ func canRecord(s *Setup) bool {
 			return false
 		}
 	}
-	return len(starterCode()) > 0 && s.Image == nil && s.Network == nil && s.AgentFD != 0 && s.Program != nil &&
+	return HasStarters() && s.Image == nil && s.Network == nil && s.AgentFD != 0 && s.Program != nil &&
 		s.NodeModules == nil && len(s.FileFDs) == 0
 }
 

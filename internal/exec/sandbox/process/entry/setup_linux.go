@@ -25,4 +25,7 @@ type Setup struct {
 	CPUSeconds  int64 `json:"cpu_seconds"` // of a process; 0: not limited
 	// Network describes the sandbox's network; nil: it has none.
 	Network *netns.Setup `json:"network,omitempty"`
+	// HasNetwork means that the process has a network namespace already. Its loopback interface is
+	// up if the sandbox needs it.
+	HasNetwork bool `json:"has_network,omitempty"`
 }
