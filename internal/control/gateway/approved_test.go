@@ -37,9 +37,9 @@ func (w *approvedWorld) ExplainDenial(tool.Principal, *tool.Tool) string {
 	return ""
 }
 
-// An approved call is not made if, by then, the policies have changed, the tool is gone or has
-// changed, or the caller may no longer call anything.
-func TestWhatWasApprovedIsLookedAtAgain(t *testing.T) {
+// TestApprovedCallIsCheckedAgain checks that an approved call is not made if, by then, the policies
+// have changed, the tool is gone or has changed, or the caller may no longer call anything.
+func TestApprovedCallIsCheckedAgain(t *testing.T) {
 	send := func(w *approvedWorld, description string) {
 		w.cat.Set(catalog.Source{
 			Name: "mail", Health: tool.Health{State: tool.Ready},

@@ -126,7 +126,9 @@ func TestRequiredDefaults(t *testing.T) {
 	}
 }
 
-func TestWhatNeverReachesTheUpstream(t *testing.T) {
+// TestRefusedCalls checks that calls which are invalid, denied or not recordable never reach the
+// upstream.
+func TestRefusedCalls(t *testing.T) {
 	closed := audittest.NewMemory()
 	if err := closed.Close(); err != nil {
 		t.Fatalf("Close: %v", err)
