@@ -1148,6 +1148,16 @@ func (m *Module) JsNewObjectFromShape(a0 uint32, a1 uint32, a2 uint32, a3 uint32
 	return fn103(m, a0, a1, a2, a3)
 }
 
+// JsToString is "js_to_string".
+func (m *Module) JsToString(a0 uint32, a1 uint64) uint64 {
+	return fn179(m, a0, a1)
+}
+
+// LreExec is "lre_exec".
+func (m *Module) LreExec(a0 uint32, a1 uint32, a2 uint32, a3 uint32, a4 uint32, a5 uint32, a6 uint32) uint32 {
+	return fn963(m, a0, a1, a2, a3, a4, a5, a6)
+}
+
 //go:embed data.bin
 var data string
 

@@ -26,10 +26,13 @@ type imports struct{ e *jsEngine }
 
 // The names of the functions that the host function lends to the prelude. Their lengths differ.
 const (
-	lentCall      = "c"    // writes the line of a call, and marks its promise as handled
-	lentParse     = "pa"   // parses a long JSON text
-	lentStringify = "str"  // writes a plain value as JSON
-	lentSort      = "sort" // sorts a plain array
+	lentCall      = "c"         // writes the line of a call, and marks its promise as handled
+	lentParse     = "pa"        // parses a long JSON text
+	lentStringify = "str"       // writes a plain value as JSON
+	lentSort      = "sort"      // sorts a plain array
+	lentMatch     = "match"     // finds all matches of a regular expression in a text
+	lentSplit     = "splitting" // splits a text at them
+	lentReplace   = "replace"   // replaces them by another text
 )
 
 // EnvHostCall implements the host function and the functions that it lends. It distinguishes them
@@ -55,6 +58,13 @@ func (i imports) EnvHostCall(m *qjs.Module, _, length, this, argc, argv uint32) 
 		return e.stringifyJSON(arg(0), arg(1))
 	case uint32(len(lentSort)):
 		return e.sortArray(arg(0), arg(1))
+	case uint32(len(lentMatch)):
+		return e.matchText(arg(0), arg(1))
+	case uint32(len(lentSplit)):
+		return e.splitText(arg(0), arg(1))
+	case uint32(len(lentReplace)):
+		return e.replaceText(arg(0), arg(1), arg(2))
+	case uint32(len(hostFunction)): // no lent function has a name of its length
 	}
 	switch name, n := e.command(arg(0)); string(name[:n]) {
 	case "write":

@@ -37,17 +37,20 @@ func (e *jsEngine) parseJSON(text value) uint32 {
 // collectGarbage discards the pending error that memory is exhausted, and frees what only garbage
 // refers to. The engine collects it only when its memory has grown by half.
 func (e *jsEngine) collectGarbage() {
-	e.free(value(e.m.QjsGetException()))
+	e.dropException()
 	e.m.QjsRunGc()
 }
+
+func (e *jsEngine) dropException() { e.free(value(e.m.QjsGetException())) }
 
 // parseText parses a text like parseJSON, once.
 func (e *jsEngine) parseText(text value) uint32 {
 	h := e.openHeap()
-	v := h.value(text)
-	if tagOf(v) != tagString {
+	v, ok := h.wholeText(h.value(text))
+	if !ok {
 		return e.undefinedValue()
 	}
+	defer h.freeValues([]uint64{v})
 	units, wide, ok := h.readUnits(uint32(v))
 	if !ok || len(units) > maxJSONUnits {
 		return e.undefinedValue()
@@ -79,12 +82,7 @@ func parseUnits[T unit](h heap, text []T) uint32 {
 		}
 		return h.e.undefinedValue()
 	}
-	handle := h.newHandle(v)
-	if handle == 0 {
-		p.freeValues([]uint64{v})
-		panic(abort{errMemory})
-	}
-	return handle
+	return h.newResult(v)
 }
 
 // A jsonParser parses one text. The values of unfinished objects and arrays are on a stack.

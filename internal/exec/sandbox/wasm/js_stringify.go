@@ -28,7 +28,7 @@ func (e *jsEngine) stringifyJSON(v, gap value) uint32 {
 	if !wide {
 		w := newJSONWriter(h, indent)
 		if w.writeValue(h.value(v)) {
-			return w.newResult(false)
+			return w.finishText(false)
 		}
 		if !w.wide {
 			return e.undefinedValue()
@@ -44,7 +44,7 @@ func (e *jsEngine) stringifyJSON(v, gap value) uint32 {
 	}
 	w := newJSONWriter(h, units)
 	if w.writeValue(h.value(v)) {
-		return w.newResult(true)
+		return w.finishText(true)
 	}
 	return e.undefinedValue()
 }
@@ -82,7 +82,7 @@ func newJSONWriter[T unit](h heap, gap []T) *jsonWriter[T] {
 	}
 }
 
-func (w *jsonWriter[T]) newResult(wide bool) uint32 {
+func (w *jsonWriter[T]) finishText(wide bool) uint32 {
 	v, ok := storeText(w.heap, w.out, wide)
 	if !ok {
 		w.e.collectGarbage()
@@ -91,12 +91,7 @@ func (w *jsonWriter[T]) newResult(wide bool) uint32 {
 	if !ok {
 		return 0
 	}
-	handle := w.newHandle(v)
-	if handle == 0 {
-		w.freeValues([]uint64{v})
-		panic(abort{errMemory})
-	}
-	return handle
+	return w.newResult(v)
 }
 
 // isSkipped reports whether JSON leaves v out: undefined, or a symbol.

@@ -16,6 +16,7 @@ import (
 const (
 	tagBigInt       = -9 // the first
 	tagString       = -7
+	tagRope         = -6 // a concatenation, not yet carried out
 	tagObject       = -1
 	tagInt          = 0
 	tagBool         = 1
@@ -35,12 +36,14 @@ const (
 	objectClass     = 10
 	objectShape     = 12
 	objectSlots     = 16
+	regExpProgram   = 28 // a string, whose bytes are the compiled pattern
 	arraySize       = 24
 	arrayItems      = 28
 	arrayLength     = 32
 	flagsFastArray  = 0x18
 	classObject     = 1
 	classArray      = 2
+	classRegExp     = 19
 	shapeMask       = 16 // size of the hash table, minus one
 	shapeCount      = 24
 	shapeProto      = 36
@@ -110,6 +113,16 @@ func (h heap) newHandle(v uint64) uint32 {
 		h.set64(cell, v)
 	}
 	return cell
+}
+
+// newResult returns a handle of v, which it owns.
+func (h heap) newResult(v uint64) uint32 {
+	handle := h.newHandle(v)
+	if handle == 0 {
+		h.freeValues([]uint64{v})
+		panic(abort{errMemory})
+	}
+	return handle
 }
 
 // freeValues frees values that the caller owns.
@@ -188,10 +201,27 @@ func (h heap) newText(n int, wide bool) (v uint64, at uint32, ok bool) {
 	return withTag(tagString, s), at, true
 }
 
-// readUnits returns the units of the string at the address, as bytes of the memory.
-func (h heap) readUnits(s uint32) (units []byte, wide, ok bool) {
+// wholeText returns the string v in one piece: the engine concatenates long strings when they
+// are read. The caller frees it. It reports false if v is no string, or memory is exhausted.
+func (h heap) wholeText(v uint64) (text uint64, ok bool) {
+	switch tagOf(v) {
+	case tagString:
+		h.addReference(uint32(v))
+		return v, true
+	case tagRope:
+		text = h.e.m.JsToString(h.context, v)
+		if tagOf(text) == tagString {
+			return text, true
+		}
+		h.e.dropException()
+	}
+	return 0, false
+}
+
+// unitsAt returns the address and number of the units of the string at the address.
+func (h heap) unitsAt(s uint32) (at, n uint32, wide, ok bool) {
 	head := h.u32(s)
-	at := s + stringData
+	at = s + stringData
 	switch h.u32(s+stringKind) >> stringKindShift & 3 {
 	case stringPlain:
 	case stringSlice:
@@ -199,14 +229,20 @@ func (h heap) readUnits(s uint32) (units []byte, wide, ok bool) {
 	case stringIndirect:
 		at = h.u32(s + stringData)
 	default:
-		return nil, false, false
+		return 0, 0, false, false
 	}
-	n := uint64(head &^ stringWide)
-	if wide = head&stringWide != 0; wide {
+	return at, head &^ stringWide, head&stringWide != 0, true
+}
+
+// readUnits returns the units of the string at the address, as bytes of the memory.
+func (h heap) readUnits(s uint32) (units []byte, wide, ok bool) {
+	at, count, wide, ok := h.unitsAt(s)
+	n := uint64(count)
+	if wide {
 		n *= 2
 	}
 	m := h.e.m.Memory()
-	if uint64(at)+n > uint64(len(m)) {
+	if !ok || uint64(at)+n > uint64(len(m)) {
 		return nil, false, false
 	}
 	return m[at : uint64(at)+n : uint64(at)+n], wide, true

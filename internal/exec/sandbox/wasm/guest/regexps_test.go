@@ -22,12 +22,17 @@ func TestRegularExpressions(t *testing.T) {
 				const fast = new RegExp(p, flags), slow = new Own(p, flags);
 				fast.lastIndex = slow.lastIndex = next(3);
 				const run = (r) => JSON.stringify([text.split(r), r.lastIndex, text.replace(r, "-"), r.lastIndex,
-					text.replace(r, "[$&]"), r.lastIndex]);
+					text.replace(r, "→"), text.match(r), r.lastIndex, text.replace(r, "[$&]"), r.lastIndex]);
 				compared++;
 				if (run(fast) !== run(slow)) differing.push([p, flags, text, run(fast), run(slow)]);
 			}
 		}
 		return [compared, differing.slice(0, 3)]`, `[2262,[]]`},
+		{`let text = ""; for (let i = 0; i < 500; i++) text += i % 7 ? "a1 " : "é€ ";
+		const words = text.match(/[^ ]+/g); // of a text that is concatenated when it is read
+		return [words.length, words.slice(6, 9), text.split(/ /).length, text.replace(/ /g, "").length,
+			text.replace(/[^a1]/g, "") === "a1".repeat(428), ("x".repeat(300) + "€").match(/y/g)]`,
+			`[500,["a1","é€","a1"],501,1000,true,null]`},
 		{`const r = /,/g, text = "a,b".repeat(100), seen = [];
 		RegExp.prototype.exec = function (s) { seen.push("exec"); return null };
 		return [text.split(r).length, text.replace(r, "-") === text, seen.length > 1]`, `[1,true,true]`},
@@ -52,6 +57,8 @@ func TestRegularExpressions(t *testing.T) {
 		Object.defineProperty(RegExp.prototype, Symbol.match, { get() { seen.push("match") } });
 		text.split(/,/); return seen`, `["match"]`},
 		{`try { "a,b".repeat(100).replace(Object.freeze(/,/g), "-") } catch (e) { return e.name }`, `"TypeError"`},
+		{`try { "a,b".repeat(100).match(Object.freeze(/,/g)) } catch (e) { return e.name }`, `"TypeError"`},
+		{`try { "a".repeat(3e6).match(/(a|a)+b/g) } catch (e) { return typeof e.message }`, `"string"`},
 		{`const f = RegExp.prototype[Symbol.split], g = RegExp.prototype[Symbol.replace];
 		const d = Object.getOwnPropertyDescriptor(RegExp.prototype, Symbol.split);
 		let made = "no"; try { new f() } catch (e) { made = e.name }

@@ -28,6 +28,15 @@ export const hostStringify = host("lend", "str");
  */
 export const hostSort = host("lend", "sort");
 
+/**
+ * hostMatch(rx, text) returns all matches of a regular expression in a text, or null. hostSplit(rx,
+ * text) splits it, and hostReplace(rx, text, by) replaces all matches. They disregard the flags y and
+ * lastIndex. They return undefined if the engine must do it.
+ */
+export const hostMatch = host("lend", "match");
+export const hostSplit = host("lend", "splitting");
+export const hostReplace = host("lend", "replace");
+
 const write = (line) => { host("write", line + "\n"); };
 
 /**

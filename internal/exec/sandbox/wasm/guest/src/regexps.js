@@ -1,30 +1,77 @@
-// Splits long texts at regular expressions, and replaces matches in them by a text. The engine tries
-// a sticky match at each character of a text that it splits, and makes several objects for each
-// match that it replaces. Here one search finds the next match. What can be observed is the same:
-// whatever a program has changed, and whatever is rare, is left to the engine.
+// Splits long texts at regular expressions, and finds or replaces all matches in them. The engine
+// tries a sticky match at each character of a text that it splits, and makes several objects for
+// each match. The host calls the engine's matcher, and makes the result only. What can be observed
+// is the same: whatever a program has changed, and whatever is rare, is left to the engine.
 
 import {
-  ArrayPrototype, ObjectPrototype, RegExpCtor, StringCtor, define, getOwnPropertyDescriptor, getPrototypeOf,
-  indexOf, list, ownKeys, push, record, uncurry,
+  RegExpCtor, define, getOwnPropertyDescriptor, getPrototypeOf, indexOf, list, ownKeys, push, record, uncurry,
 } from "./primordials.js";
+import { hostMatch, hostReplace, hostSplit } from "./host.js";
 
 const RegExpPrototype = RegExpCtor.prototype;
 const minText = 256; // length from which on the checks pay
 
 const splitNative = uncurry(RegExpPrototype[Symbol.split]);
+const matchNative = uncurry(RegExpPrototype[Symbol.match]);
 const replaceNative = uncurry(RegExpPrototype[Symbol.replace]);
 const sourceOf = uncurry(getOwnPropertyDescriptor(RegExpPrototype, "source").get);
 const flagsOf = uncurry(getOwnPropertyDescriptor(RegExpPrototype, "flags").get);
 
-// What the algorithms of the specification read from RegExp and its prototype, and what the functions
-// below call directly, with the original values.
+const has = (text, part) => indexOf(text, part) >= 0;
+
+/** Tells whether all matches of a regular expression in the string are found here. */
+function isGlobal(rx, flags) {
+  return has(flags, "g") && !has(flags, "y") && !has(flags, "u") && !has(flags, "v") &&
+    getOwnPropertyDescriptor(rx, "lastIndex").writable;
+}
+
+const isLong = (string) => typeof string === "string" && string.length >= minText;
+
+define(RegExpPrototype, Symbol.split, {
+  [Symbol.split](string, limit) {
+    if (limit === undefined && isLong(string) && isPlain(this)) {
+      const flags = flagsOf(this);
+      if (!has(flags, "y") && !has(flags, "u") && !has(flags, "v")) {
+        const parts = hostSplit(this, string);
+        if (parts !== undefined) return parts;
+      }
+    }
+    return splitNative(this, string, limit);
+  },
+}[Symbol.split]);
+
+define(RegExpPrototype, Symbol.match, {
+  [Symbol.match](string) {
+    if (isLong(string) && isPlain(this) && isGlobal(this, flagsOf(this))) {
+      this.lastIndex = 0;
+      const all = hostMatch(this, string);
+      if (all !== undefined) return all;
+    }
+    return matchNative(this, string);
+  },
+}[Symbol.match]);
+
+define(RegExpPrototype, Symbol.replace, {
+  [Symbol.replace](string, replacement) {
+    if (typeof replacement === "string" && isLong(string) && isPlain(this) && !has(replacement, "$") &&
+      isGlobal(this, flagsOf(this))) {
+      this.lastIndex = 0;
+      const text = hostReplace(this, string, replacement);
+      if (text !== undefined) return text;
+    }
+    return replaceNative(this, string, replacement);
+  },
+}[Symbol.replace]);
+
+// What the algorithms of the specification read from RegExp and its prototype, with the original
+// values.
 const parts = list();
 for (const [object, name] of [
   [RegExpPrototype, "exec"], [RegExpPrototype, "constructor"], [RegExpPrototype, "flags"], [RegExpCtor, Symbol.species],
   [RegExpPrototype, Symbol.match],
   [RegExpPrototype, "hasIndices"], [RegExpPrototype, "global"], [RegExpPrototype, "ignoreCase"],
   [RegExpPrototype, "multiline"], [RegExpPrototype, "dotAll"], [RegExpPrototype, "unicode"],
-  [RegExpPrototype, "unicodeSets"], [RegExpPrototype, "sticky"], [StringCtor.prototype, "slice"],
+  [RegExpPrototype, "unicodeSets"], [RegExpPrototype, "sticky"],
 ]) {
   const d = getOwnPropertyDescriptor(object, name);
   push(parts, record({ object, name, get: d.get, value: d.value }));
@@ -38,71 +85,5 @@ function isPlain(rx) {
     const p = parts[i], d = getOwnPropertyDescriptor(p.object, p.name);
     if (d === undefined || d.get !== p.get || d.value !== p.value) return false;
   }
-  // An index would be the first key. Then setting an element of an array may call a setter, and so it
-  // may with another prototype.
-  return getPrototypeOf(ArrayPrototype) === ObjectPrototype &&
-    ownKeys(ArrayPrototype)[0] === firstOfArray && ownKeys(ObjectPrototype)[0] === firstOfObject;
+  return true;
 }
-
-const firstOfArray = ownKeys(ArrayPrototype)[0], firstOfObject = ownKeys(ObjectPrototype)[0];
-
-const has = (text, part) => indexOf(text, part) >= 0;
-
-/** RegExp.prototype[Symbol.split] for an unchanged regular expression and a text that isn't empty. */
-function splitText(rx, flags, text) {
-  let own = "g"; // the search does without the flags d and y
-  for (let i = 0; i < flags.length; i++) if (flags[i] === "i" || flags[i] === "m" || flags[i] === "s") own += flags[i];
-  const search = new RegExpCtor(sourceOf(rx), own), out = [];
-  let from = 0, n = 0;
-  for (;;) {
-    const m = search.exec(text);
-    if (m === null || m.index >= text.length) break;
-    const end = search.lastIndex;
-    if (end === from) { // nothing between two parts
-      search.lastIndex = m.index + 1;
-      continue;
-    }
-    out[n++] = text.slice(from, m.index);
-    for (let i = 1; i < m.length; i++) out[n++] = m[i];
-    from = end;
-  }
-  out[n] = text.slice(from);
-  return out;
-}
-
-/** RegExp.prototype[Symbol.replace] for an unchanged global regular expression. */
-function replaceText(rx, text, by) {
-  let out = "", from = 0;
-  rx.lastIndex = 0;
-  for (;;) {
-    const m = rx.exec(text);
-    if (m === null) return out + text.slice(from);
-    const end = rx.lastIndex;
-    if (end === m.index) rx.lastIndex = end + 1;
-    out += text.slice(from, m.index) + by;
-    from = end;
-  }
-}
-
-define(RegExpPrototype, Symbol.split, {
-  [Symbol.split](string, limit) {
-    if (limit === undefined && typeof string === "string" && string.length >= minText && isPlain(this)) {
-      const flags = flagsOf(this);
-      if (!has(flags, "u") && !has(flags, "v")) return splitText(this, flags, string);
-    }
-    return splitNative(this, string, limit);
-  },
-}[Symbol.split]);
-
-define(RegExpPrototype, Symbol.replace, {
-  [Symbol.replace](string, replacement) {
-    if (typeof replacement === "string" && typeof string === "string" && string.length >= minText && isPlain(this)) {
-      const flags = flagsOf(this);
-      if (has(flags, "g") && !has(flags, "y") && !has(flags, "u") && !has(flags, "v") && !has(replacement, "$") &&
-        getOwnPropertyDescriptor(this, "lastIndex").writable) {
-        return replaceText(this, string, replacement);
-      }
-    }
-    return replaceNative(this, string, replacement);
-  },
-}[Symbol.replace]);
