@@ -43,7 +43,7 @@ type hosting struct {
 // newHosting returns the host of MCP servers in sandboxes.
 func newHosting(d *Daemon) *hosting {
 	h := &hosting{folder: filepath.Join(d.cfg.DataDir, hostedFolder), cfg: d.cfg.Settings.Network,
-		memory: hosted.NewMemory(d.cfg.Settings.Sandbox.Own.TotalMemory, nil), used: map[string]int{}, log: d.log}
+		memory: hosted.NewMemory(d.cfg.Settings.Sandbox.Own, nil), used: map[string]int{}, log: d.log}
 	h.driver, h.unable = d.sandboxes.findMachineDriver()
 	if err := hosted.RemoveLeft(filepath.Join(h.folder, temporaryFolder)); err != nil {
 		d.log.Warn("files of servers that have ended not removed", "error", err)

@@ -25,13 +25,13 @@ type Memory struct {
 	servers map[*Server]struct{} // that have not ended
 }
 
-// NewMemory returns a Memory. most is how much all frozen servers may use, in bytes. A nil host is
-// the one that this process runs on.
-func NewMemory(most int64, host owned.Host) *Memory {
+// NewMemory returns a Memory. Of the limits, it reads how much memory all frozen servers may use. A
+// nil host is the one that this process runs on.
+func NewMemory(l owned.Limits, host owned.Host) *Memory {
 	if host == nil {
 		host = owned.ThisHost()
 	}
-	return &Memory{most: most, host: host, kick: make(chan struct{}, 1), servers: map[*Server]struct{}{}}
+	return &Memory{most: l.CompleteLimits().TotalMemory, host: host, kick: make(chan struct{}, 1), servers: map[*Server]struct{}{}}
 }
 
 // RunKeeper looks at the memory until ctx is done. While no server is frozen, it sleeps.

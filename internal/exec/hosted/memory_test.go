@@ -29,7 +29,7 @@ func (h *smallHost) AvailableMemory() int64 {
 // with it, stay.
 func TestScarceMemory(t *testing.T) {
 	d, host := newDriver(t), &smallHost{}
-	m := hosted.NewMemory(1<<40, host)
+	m := hosted.NewMemory(owned.Limits{}, host)
 	begin := func(folder string) *peer {
 		return startPeer(t, hosted.Config{Driver: d, Memory: m, Folder: folder, Limits: hosted.Limits{Standby: -1}},
 			"echo kept > file; "+echo)
