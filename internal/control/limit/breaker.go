@@ -56,7 +56,6 @@ type streak struct {
 	rest   time.Duration
 	until  time.Time // no call is sent before, except a trial
 	trying bool
-	last   string // error of the last one
 }
 
 // streakOf returns the streak that decides whether a principal's calls are allowed.
@@ -70,7 +69,7 @@ func (u *circuit) streakOf(principal string) *streak {
 // A loop is the failure history of one call of a principal.
 type loop struct {
 	failed int
-	error  string
+	error  string // not shown: no policy has removed fields from it
 	at     time.Time
 }
 
@@ -91,8 +90,8 @@ func (b *Breaker) Allow(c *tool.Call, host string) (done func(*tool.Result, erro
 			return nil, &tool.Error{
 				Kind: tool.Limit, Unsent: true, RetryAfter: wait,
 				Msg: fmt.Sprintf(
-					"%s failed %d times in a row with these arguments (%s): change the call, or retry in %s",
-					c.Tool.Path(), l.failed, l.error, formatSpan(wait)),
+					"%s failed %d times in a row with these arguments, in the same way: change the call, or "+
+						"retry in %s", c.Tool.Path(), l.failed, formatSpan(wait)),
 			}
 		}
 		l.failed = repeats - 1 // allow another attempt
@@ -151,7 +150,8 @@ func (b *Breaker) openCircuit(a attempt) *circuit {
 	return u
 }
 
-// refusedError returns the error of a call that is not sent.
+// refusedError returns the error of a call that is not sent. It doesn't quote the error of an
+// earlier one: that may be another principal's, and no policy has removed fields from it.
 func (s *streak) refusedError(c *tool.Call, host string, wait time.Duration) error {
 	what := "upstream " + c.Tool.Upstream
 	if host != "" {
@@ -160,7 +160,7 @@ func (s *streak) refusedError(c *tool.Call, host string, wait time.Duration) err
 	return &tool.Error{
 		Kind: tool.Unavailable, Unsent: true, RetryAfter: wait,
 		Msg: fmt.Sprintf("%s was not sent: %s failed to answer %d calls in a row, so calls to it are paused; try "+
-			"again in %s (the last failure: %s)", c.Tool.Path(), what, s.failed, formatSpan(wait), s.last),
+			"again in %s", c.Tool.Path(), what, s.failed, formatSpan(wait)),
 	}
 }
 
@@ -186,7 +186,6 @@ func (b *Breaker) recordResult(a attempt, r *tool.Result, err error) {
 		u = b.openCircuit(a)
 	}
 	s := u.streakOf(a.call.Principal.ID)
-	s.last, _, _ = strings.Cut(e.Msg, "; whether ") // the suffix was about the last call, not about this one
 	if a.trial == s {
 		s.rest = min(2*s.rest, longestRest)
 	}

@@ -306,7 +306,7 @@ func TestLoops(t *testing.T) {
 		}
 	}
 	if err := fail(call("ann", "gh.get"), bad); tool.AsError(err) == nil || tool.AsError(err).Kind != tool.Limit ||
-		!strings.Contains(err.Error(), "no such issue") {
+		!strings.Contains(err.Error(), "10 times in a row") || strings.Contains(err.Error(), "no such issue") {
 		t.Errorf("the 11th: %v", err)
 	}
 	other := call("ann", "gh.get")
