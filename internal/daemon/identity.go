@@ -28,6 +28,7 @@ func (d assembly) openKeys(ctx context.Context) (err error) {
 	d.keys, err = identity.OpenKeys(ctx,
 		identity.KeysConfig{Store: d.store.APIKeys(d.key), Log: d.log, Revoked: func(principal string) {
 			d.servers.mcp.Cut(principal)
+			d.sandboxes.servers.cutPrincipal(principal)
 			d.servers.http.EndStreams(principal)
 		}})
 	return err

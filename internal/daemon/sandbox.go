@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -111,6 +113,16 @@ func (s *sandboxServers) openServer(id string) *mcpserver.Server {
 		s.by[id] = srv
 	}
 	return srv
+}
+
+// cutPrincipal closes everything that a principal has open at the servers.
+func (s *sandboxServers) cutPrincipal(principal string) {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.by))
+	s.mu.Unlock()
+	for _, srv := range all {
+		srv.Cut(principal)
+	}
 }
 
 // closeServer closes the server of a sandbox that has ended, if there is one.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -81,5 +82,57 @@ func TestSandboxServer(t *testing.T) {
 	records, err = r.d.Client().Audit().ListRecords(t.Context(), api.AuditQuery{Tool: "biplane.sandbox_remove"})
 	if err != nil || len(records) != 1 || records[0].Effect != "deny" {
 		t.Errorf("records of remove: %+v, %v", records, err)
+	}
+}
+
+// TestRevokeInSandboxes revokes a key while two commands run in its sandbox, one by its MCP server
+// and one by the HTTP API: both must end, and so must the MCP session.
+func TestRevokeInSandboxes(t *testing.T) {
+	t.Parallel()
+	r := newProcessRig(t, inSandboxes)
+	r.stop()
+	r.more = "auth: { keys: true }\n"
+	r.start(inSandboxes, nil)
+	key := makeKey(t, r.d, api.KeyRequest{Name: "ci", Scopes: []string{"api", "mcp"}})
+	own := clientOf(r.d, key).OwnSandboxes()
+	box, err := own.CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "work"})
+	if err != nil {
+		t.Fatalf("CreateSandbox: %v", err)
+	}
+	c := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
+	s, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: r.d.URL() + "/mcp/sandboxes/" + box.ID,
+		HTTPClient: &http.Client{Transport: bearer(key)}, MaxRetries: -1}, nil)
+	if err != nil {
+		t.Fatalf("Connect: %v", err)
+	}
+	defer s.Close()
+	ended := make(chan bool, 2)
+	go func() {
+		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "run",
+			Arguments: map[string]any{"command": "touch a; sleep 50"}})
+		ended <- err != nil || res.IsError
+	}()
+	go func() {
+		_, err := own.UseSandbox(t.Context(), "work", "run", api.SandboxOperation{Command: "touch b; sleep 50"})
+		ended <- err != nil
+	}()
+	until(t, func() bool {
+		v, err := own.UseSandbox(t.Context(), "work", "run", api.SandboxOperation{Command: "ls a b | wc -l"})
+		return err == nil && strings.TrimSpace(v.Stdout) == "2"
+	})
+	began := time.Now()
+	if _, err := r.d.Client().Keys().Revoke(t.Context(), "ci"); err != nil {
+		t.Fatalf("Revoke: %v", err)
+	}
+	for range 2 {
+		if !<-ended {
+			t.Error("a command of a revoked key went on to its end")
+		}
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the commands ended after %v", took)
+	}
+	if _, err := s.ListTools(t.Context(), nil); err == nil {
+		t.Error("the session goes on")
 	}
 }

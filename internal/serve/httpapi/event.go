@@ -25,19 +25,35 @@ const (
 type eventRoutes struct {
 	book    *feed.Book
 	closing context.Context
-	streams *streamSet
 }
 
-// A streamSet has the open streams of events. It is safe for concurrent use.
+// A streamSet has the requests under way that may take long: streams, and requests that wait for
+// something. It is safe for concurrent use.
 type streamSet struct {
 	mu   sync.Mutex
 	open map[*stream]bool
 }
 
-// A stream is an open stream of events.
+// A stream is a request under way that may take long.
 type stream struct {
 	principal string
 	end       context.CancelFunc
+}
+
+// runPattern is the pattern of the route that runs programs.
+const runPattern = "POST " + api.Prefix + "/executions"
+
+// serveRevocable serves a request of a principal. If it may take long, it is canceled when the
+// principal loses rights. A program isn't: it can call no more tools, and is over soon.
+func (s *Server) serveRevocable(w http.ResponseWriter, r *http.Request, rt route, p tool.Principal) {
+	if rt.lane != waits || rt.pattern == runPattern {
+		rt.handler(w, r)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer s.streams.addStream(p.ID, cancel)()
+	rt.handler(w, r.WithContext(ctx))
 }
 
 // addStream adds a stream. remove must be called when it has ended.
@@ -56,8 +72,8 @@ func (s *streamSet) addStream(principal string, end context.CancelFunc) (remove 
 	}
 }
 
-// EndStreams ends the streams of events of a principal who lost rights. If they still have some,
-// they can connect again.
+// EndStreams ends the streams and the waiting requests of a principal who lost rights. If they
+// still have some, they can connect again.
 func (s *Server) EndStreams(principal string) {
 	s.streams.mu.Lock()
 	defer s.streams.mu.Unlock()
@@ -79,7 +95,6 @@ func (h *eventRoutes) streamEvents(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), eventsTime)
 	defer cancel()
 	defer context.AfterFunc(h.closing, cancel)()
-	defer h.streams.addStream(p.ID, cancel)()
 	if !p.Until.IsZero() {
 		var end context.CancelFunc
 		ctx, end = context.WithDeadline(ctx, p.Until)

@@ -17,7 +17,7 @@ import (
 // repeatable lists the routes that create something, and accept an idempotency key. The value says
 // why an answer is not kept; empty: it is.
 var repeatable = map[string]string{
-	"POST " + api.Prefix + "/executions":              "",
+	runPattern: "",
 	"POST " + api.Prefix + "/sessions/{session}/fork": "",
 	"POST " + api.Prefix + "/audit/checkpoints":       "",
 	"POST " + api.Prefix + "/keys": "the key is shown only once; if you don't have it, rotate it with " +
@@ -32,7 +32,7 @@ func (s *Server) serveOnce(w http.ResponseWriter, r *http.Request, rt route, p t
 	omitted, ok := repeatable[rt.pattern]
 	switch {
 	case key == "" || r.Method != http.MethodPost:
-		rt.handler(w, r)
+		s.serveRevocable(w, r, rt, p)
 		return
 	case !ok:
 		writeError(w, tool.Errorf(tool.Invalid, "%s %s accepts no %s: omit it", r.Method, r.URL.Path,

@@ -63,7 +63,7 @@ func (s *Server) listRoutes() []route {
 	ownSignIns := &signInRoutes{signIns: c.SignIns, own: true, local: c.Principal, closing: s.ctx}
 	keys := &keyRoutes{c.Keys}
 	notices := &noticeRoutes{c.Notices}
-	events := &eventRoutes{c.Events, s.ctx, &s.streams}
+	events := &eventRoutes{c.Events, s.ctx}
 	old := &pruneRoutes{c.Pruner}
 	images := &imageRoutes{c.Images}
 	boxes := &sandboxRoutes{c.Door, c.Sandboxes}
@@ -85,7 +85,7 @@ func (s *Server) listRoutes() []route {
 		{"GET " + api.Prefix + "/tools/types", viewer, reads, tools.exportTypes},
 		{"GET " + api.Prefix + "/tools/{path}", viewer, reads, tools.showTool},
 		{"POST " + api.Prefix + "/tools/{path}/accept", admin, controls, tools.acceptHints},
-		{"POST " + api.Prefix + "/executions", user, waits, executions.runProgram},
+		{runPattern, user, waits, executions.runProgram},
 		{"GET " + api.Prefix + "/executions", viewer, reads, executions.listExecutions},
 		{"GET " + api.Prefix + "/executions/{id}", viewer, reads, executions.showExecution},
 		{"DELETE " + api.Prefix + "/executions/{id}", user, controls, executions.stopExecution},
