@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -290,6 +291,12 @@ func TestLedgerExports(t *testing.T) {
 		"SHA256SUMS"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no %s in %q", want, names)
+		}
+	}
+	access, err := fs.ReadFile(z, "access.csv")
+	for _, want := range []string{",biplane.execute,", ",biplane.fetch,", ",biplane.sandbox_run,"} {
+		if err != nil || !strings.Contains(string(access), want) {
+			t.Errorf("no %s in access.csv, %v: %s", want, err, access)
 		}
 	}
 }

@@ -28,8 +28,8 @@ type systemState struct{ d *Daemon }
 // Upstreams returns the state of all upstreams.
 func (s systemState) Upstreams(ctx context.Context) []api.Upstream { return s.d.Upstreams(ctx) }
 
-// Tools returns all tools.
-func (s systemState) Tools() []*catalog.Entry { return s.d.catalog.View().Entries() }
+// Tools returns all tools that can be called.
+func (s systemState) Tools() []*catalog.Entry { return s.d.catalog.View().AllEntries() }
 
 // Keys returns all API keys.
 func (s systemState) Keys() []identity.Key { return s.d.keys.List() }

@@ -154,6 +154,17 @@ func (v *View) Entry(upstream, name string) *Entry {
 // caller must not change the slice.
 func (v *View) Entries() []*Entry { return v.entries }
 
+// AllEntries returns all tools that can be called, sorted by path: also Biplane's own, and those
+// that stand for the methods of resources and prompts.
+func (v *View) AllEntries() []*Entry {
+	var out []*Entry
+	for _, u := range v.byName {
+		out = slices.AppendSeq(out, maps.Values(u.byTool))
+	}
+	slices.SortFunc(out, func(a, b *Entry) int { return strings.Compare(a.Tool.Path(), b.Tool.Path()) })
+	return out
+}
+
 // Upstreams returns all upstreams except Biplane itself, sorted by name.
 func (v *View) Upstreams() []tool.UpstreamInfo {
 	out := make([]tool.UpstreamInfo, len(v.upstreams))
