@@ -61,6 +61,7 @@ type boxes struct {
 // A box is a sandbox. boxes.mu guards its fields, except turn.
 type box struct {
 	rec     Record
+	labeled int           // labels of rec that are stored, too
 	turn    chan struct{} // has an element while its processes start, freeze, wake or end
 	machine sandbox.Machine
 	frozen  bool
@@ -78,7 +79,9 @@ type box struct {
 	saving sync.Mutex // while the record is stored or dropped, so that the newest is last
 }
 
-func newBox(r Record) *box { return &box{rec: r, turn: make(chan struct{}, 1), since: r.Used} }
+func newBox(r Record) *box {
+	return &box{rec: r, labeled: len(r.Labels), turn: make(chan struct{}, 1), since: r.Used}
+}
 
 // currentState returns the state of the processes. boxes.mu is held.
 func (b *box) currentState() State {
@@ -180,21 +183,29 @@ func (bs *boxes) saveRecord(ctx context.Context, b *box) error {
 	if removed {
 		return nil
 	}
-	return bs.cfg.Store.SaveSandbox(ctx, &r)
+	if err := bs.cfg.Store.SaveSandbox(ctx, &r); err != nil {
+		return err
+	}
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	b.labeled = len(r.Labels)
+	return nil
 }
 
-// keepLabels adds labels to a sandbox, and stores them before anything else happens. It reports
-// whether there are more than before.
+// keepLabels adds labels to a sandbox. They are stored when it returns, even if another operation
+// has added them and is storing them, or could not store them. It reports whether there are more
+// than before.
 func (bs *boxes) keepLabels(ctx context.Context, b *box, labels []string) (more bool, err error) {
 	bs.mu.Lock()
 	joined := tool.JoinLabels(b.rec.Labels, labels)
 	more = len(joined) != len(b.rec.Labels)
 	b.rec.Labels = joined
+	stored := b.labeled >= len(joined)
 	bs.mu.Unlock()
-	if !more {
-		return false, nil
+	if stored {
+		return more, nil
 	}
-	return true, bs.saveRecord(ctx, b)
+	return more, bs.saveRecord(ctx, b)
 }
 
 // An Info describes a sandbox.
