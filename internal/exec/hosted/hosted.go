@@ -115,7 +115,22 @@ func (h *Host) makeFolder() (dir string, temporary bool, err error) {
 		dir, err = os.MkdirTemp(h.cfg.Parent, "biplane-server-")
 		return dir, true, err
 	}
-	return h.cfg.Folder, false, os.MkdirAll(h.cfg.Folder, 0o700)
+	if err := os.MkdirAll(h.cfg.Folder, 0o700); err != nil {
+		return "", false, err
+	}
+	return h.cfg.Folder, false, h.checkFiles(h.cfg.Folder, 0)
+}
+
+// checkFiles returns an error of kind Limit if the server's files exceed a limit. removed are the
+// bytes of removed files that its processes have open.
+func (h *Host) checkFiles(folder string, removed int64) error {
+	l := h.cfg.Limits
+	bytes, files, err := owned.MeasureFolder(folder, l.Disk, l.Files)
+	if err == nil && (bytes+removed > l.Disk || files > l.Files) {
+		return tool.Errorf(tool.Limit, "they exceed %s or %s (sandbox.disk)", text.Size(l.Disk),
+			text.Count(l.Files, "file"))
+	}
+	return err
 }
 
 // RemoveLeft removes the temporary folders that a process left which was killed.
@@ -133,7 +148,11 @@ func (h *Host) StartServer(ctx context.Context) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{host: h, streams: newStreams(), ended: make(chan struct{})}
-	if s.folder, s.temporary, err = h.makeFolder(); err != nil {
+	switch s.folder, s.temporary, err = h.makeFolder(); {
+	case err != nil && tool.AsError(err).Kind == tool.Limit: // or each start could add to them
+		return nil, tool.Errorf(tool.Limit, "its files: %w: remove some from its folder below servers/ in the data "+
+			"folder", err)
+	case err != nil:
 		return nil, fmt.Errorf("make the folder of its files: %w", err)
 	}
 	l := h.cfg.Limits
@@ -272,7 +291,6 @@ const measureEach = 5 * time.Second
 
 // guardFiles measures the server's files while it runs. If they exceed a limit, it ends the server.
 func (s *Server) guardFiles() {
-	l := s.host.cfg.Limits
 	wait := measureEach
 	for {
 		timer := time.NewTimer(wait)
@@ -289,14 +307,9 @@ func (s *Server) guardFiles() {
 			continue
 		}
 		began := time.Now()
-		bytes, files, err := owned.MeasureFolder(s.folder, l.Disk, l.Files)
-		if err != nil && tool.AsError(err).Kind == tool.Limit {
-			s.endServer("of its files, " + tool.AsError(err).Msg)
-			return
-		}
-		if err == nil && (bytes+s.machine.RemovedBytes() > l.Disk || files > l.Files) {
-			s.endServer(fmt.Sprintf("its files exceed %s or %s (sandbox.disk)", text.Size(l.Disk),
-				text.Count(l.Files, "file")))
+		if err := s.host.checkFiles(s.folder, s.machine.RemovedBytes()); err != nil &&
+			tool.AsError(err).Kind == tool.Limit {
+			s.endServer("its files: " + tool.AsError(err).Msg)
 			return
 		}
 		wait = max(measureEach, 10*time.Since(began))

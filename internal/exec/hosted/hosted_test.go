@@ -178,6 +178,11 @@ func TestEnds(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(folder, "file")); string(b) != "kept\n" {
 		t.Errorf("the file has %q, %v", b, err)
 	}
+	small := hosted.Config{Name: "test", Driver: d, Folder: folder, Command: []string{"true"},
+		Limits: hosted.Limits{Disk: 1}, Log: slog.New(slog.DiscardHandler)}
+	if _, err := hosted.NewHost(small).StartServer(t.Context()); err == nil || tool.AsError(err).Kind != tool.Limit {
+		t.Errorf("with files that exceed the limit, it starts again: %v", err)
+	}
 	p := startPeer(t, hosted.Config{Driver: d}, "no-such-program")
 	if got, _ := p.DescribeEnd(); got != "exited with status 127" {
 		t.Errorf("without a program, it %s", got)
