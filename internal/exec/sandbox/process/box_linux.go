@@ -3,6 +3,7 @@ package process
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -284,16 +285,18 @@ func (b *box) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
 		defer close(fed)
 		b.feedLines(cmd.Guest)
 	}()
-	exit, err = b.pumpFrames(ctx, cmd)
+	if exit, err = b.pumpFrames(ctx, cmd); err != nil {
+		b.killProcess() // it may not read what feedLines sends
+	}
 	closeNetwork()
 	b.output.detachGuest()
+	if c, ok := cmd.Guest.(io.Closer); ok {
+		_ = c.Close() // the other side sees EOF
+		err = cmp.Or(err, b.awaitLines(fed))
+	}
 	unhook()
 	close(quit)
 	others.Wait()
-	if c, ok := cmd.Guest.(io.Closer); ok {
-		_ = c.Close() // the other side sees EOF
-		<-fed
-	}
 	cmd.Usage = sandbox.Usage{CPU: b.cpuTime() - before, Memory: b.usedMemory()}
 	if err == nil && !cmd.Keep {
 		err = b.endGuest()
@@ -358,6 +361,25 @@ func (b *box) feedLines(from io.Reader) {
 	}
 }
 
+// awaitLines waits until the host's lines were sent, after the agent was idle. If the agent has not
+// read them, it was a program that said so.
+func (b *box) awaitLines(fed <-chan struct{}) error {
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	select {
+	case <-fed:
+		return nil
+	case <-timer.C:
+	}
+	b.killProcess()
+	<-fed
+	return errConnection
+}
+
+// errConnection is the error of a program that acts as the agent.
+var errConnection = tool.Errorf(tool.Invalid, "the program used the connection of its sandbox: it must not write to "+
+	"descriptor %d", entry.SocketFD)
+
 // pumpFrames handles the agent's frames until it is idle after the end of the host's lines.
 func (b *box) pumpFrames(ctx context.Context, cmd *sandbox.Cmd) (exit int, err error) {
 	var written int64
@@ -392,8 +414,7 @@ func (b *box) pumpFrames(ctx context.Context, cmd *sandbox.Cmd) (exit int, err e
 				return b.explainEnd(ctx, err)
 			}
 		default:
-			return -1, tool.Errorf(tool.Invalid,
-				"the program used the connection of its sandbox: it must not write to descriptor %d", entry.SocketFD)
+			return -1, errConnection
 		}
 	}
 }
