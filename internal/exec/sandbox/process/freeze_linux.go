@@ -76,27 +76,78 @@ func (b *box) stopProcesses(stop bool) error {
 	return nil
 }
 
-// signalAll stops a process and its descendants, or lets them continue. While it stops them, others
-// may start; so it looks again until it finds no more.
+// stopTime is how long the processes of a sandbox may take to stop after a signal.
+const stopTime = 10 * time.Second
+
+// errRestless is the error for processes that let each other continue.
+var errRestless = tool.Errorf(tool.Unavailable, "some of them still run after %s", stopTime)
+
+// signalAll stops a process and its descendants, or lets them continue.
 func signalAll(first int, stop bool) error {
-	signal := unix.SIGCONT
 	if stop {
-		signal = unix.SIGSTOP
+		return stopAll(first)
 	}
 	done := map[int]bool{}
-	for more := true; more; {
+	for more := true; more; { // others may start meanwhile
 		more = false
 		for _, pid := range listProcesses(first) {
 			if done[pid] {
 				continue
 			}
 			done[pid], more = true, true
-			if err := unix.Kill(pid, signal); err != nil && !errors.Is(err, unix.ESRCH) {
+			if err := sendSignal(pid, unix.SIGCONT); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// stopAll stops a process and its descendants. Before they stop, they may start others, and let
+// those continue that have stopped. One that is found to run after it was found stopped was
+// continued by another. So all have stopped when none was found to run twice in a row.
+func stopAll(first int) error {
+	deadline := time.Now().Add(stopTime)
+	for quiet := 0; quiet < 2; {
+		quiet++
+		for _, pid := range listProcesses(first) {
+			switch processState(pid) {
+			case 'T', 't', 'Z', 'X':
+				continue
+			case 'D': // it waits in the kernel, and stops before it continues
+			default:
+				quiet = 0
+			}
+			if err := sendSignal(pid, unix.SIGSTOP); err != nil {
+				return err
+			}
+		}
+		if quiet > 0 {
+			continue
+		}
+		if time.Now().After(deadline) {
+			return errRestless
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	return nil
+}
+
+// sendSignal sends a signal to a process, unless it has ended.
+func sendSignal(pid int, signal unix.Signal) error {
+	if err := unix.Kill(pid, signal); err != nil && !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+// processState returns the state of a process (proc(5)), or 'X' if it has ended.
+func processState(pid int) byte {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if i := bytes.LastIndex(stat, []byte(") ")); err == nil && i >= 0 && len(stat) > i+2 {
+		return stat[i+2]
+	}
+	return 'X'
 }
 
 // listProcesses returns a process and its descendants. If the first process of a sandbox is given,

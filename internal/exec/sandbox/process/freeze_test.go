@@ -180,3 +180,34 @@ func TestWarm(t *testing.T) {
 		}
 	}
 }
+
+// TestFreezeRestless checks that processes which let each other continue don't run in a sandbox
+// that counts as frozen: all of them are stopped by signals, or the sandbox can't be frozen.
+func TestFreezeRestless(t *testing.T) {
+	b := newBox(t, "python")
+	defer b.Close()
+	b.group.freezer = ""
+	b.runKept(t, `import subprocess
+loop = """import os, signal
+while True:
+    for p in os.listdir("/proc"):
+        if p.isdigit() and int(p) != os.getpid():
+            try: os.kill(int(p), signal.SIGCONT)
+            except OSError: pass
+"""
+ps = [subprocess.Popen(["python3", "-c", loop]) for _ in range(4)]
+import time
+time.sleep(1)`)
+	for range 20 {
+		if err := b.FreezeGuest(); err != nil {
+			t.Logf("not frozen: %v", err)
+			return
+		}
+		if all := listProcesses(b.process.Pid); slices.ContainsFunc(all, isRunning) {
+			t.Fatal("the sandbox is frozen, and some of its processes run")
+		}
+		if err := b.ThawGuest(); err != nil {
+			t.Fatalf("ThawGuest: %v", err)
+		}
+	}
+}
