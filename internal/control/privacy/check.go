@@ -1,6 +1,9 @@
 package privacy
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // Checks that distinguish numbers of a kind from other numbers. Digits are ASCII, without
 // separators.
@@ -73,23 +76,25 @@ func mod97(s string) (n int) {
 }
 
 // ibanLength is the length of a country's IBANs (SWIFT IBAN registry).
-var ibanLength = map[string]int{
-	"AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BR": 29, "BY": 28,
-	"CH": 21, "CR": 22, "CY": 28, "CZ": 24,
-	"DE": 22, "DK": 18, "DO": 28, "EE": 20, "EG": 29, "ES": 24, "FI": 18, "FO": 18, "FR": 27, "GB": 22, "GE": 22,
-	"GI": 23, "GL": 18, "GR": 27, "GT": 28,
-	"HR": 21, "HU": 28, "IE": 22, "IL": 23, "IQ": 23, "IS": 26, "IT": 27, "JO": 30, "KW": 30, "KZ": 20, "LB": 28,
-	"LC": 32, "LI": 21, "LT": 20, "LU": 20,
-	"LV": 21, "LY": 25, "MC": 27, "MD": 24, "ME": 22, "MK": 19, "MR": 27, "MT": 31, "MU": 30, "NL": 18, "NO": 15,
-	"PK": 24, "PL": 28, "PS": 29, "PT": 25,
-	"QA": 29, "RO": 24, "RS": 22, "SA": 24, "SC": 31, "SE": 24, "SI": 19, "SK": 24, "SM": 27, "ST": 25, "SV": 28,
-	"TL": 23, "TN": 24, "TR": 26, "UA": 29,
-	"VA": 22, "VG": 24, "XK": 20,
-}
+var ibanLength = sync.OnceValue(func() map[string]int {
+	return map[string]int{
+		"AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BR": 29, "BY": 28,
+		"CH": 21, "CR": 22, "CY": 28, "CZ": 24,
+		"DE": 22, "DK": 18, "DO": 28, "EE": 20, "EG": 29, "ES": 24, "FI": 18, "FO": 18, "FR": 27, "GB": 22, "GE": 22,
+		"GI": 23, "GL": 18, "GR": 27, "GT": 28,
+		"HR": 21, "HU": 28, "IE": 22, "IL": 23, "IQ": 23, "IS": 26, "IT": 27, "JO": 30, "KW": 30, "KZ": 20, "LB": 28,
+		"LC": 32, "LI": 21, "LT": 20, "LU": 20,
+		"LV": 21, "LY": 25, "MC": 27, "MD": 24, "ME": 22, "MK": 19, "MR": 27, "MT": 31, "MU": 30, "NL": 18, "NO": 15,
+		"PK": 24, "PL": 28, "PS": 29, "PT": 25,
+		"QA": 29, "RO": 24, "RS": 22, "SA": 24, "SC": 31, "SE": 24, "SI": 19, "SK": 24, "SM": 27, "ST": 25, "SV": 28,
+		"TL": 23, "TN": 24, "TR": 26, "UA": 29,
+		"VA": 22, "VG": 24, "XK": 20,
+	}
+})
 
 // isIBAN reports whether s, in upper case and without spaces, is an IBAN (ISO 13616).
 func isIBAN(s string) bool {
-	return len(s) > 4 && ibanLength[s[:2]] == len(s) && mod97(s[4:]+s[:4]) == 1
+	return len(s) > 4 && ibanLength()[s[:2]] == len(s) && mod97(s[4:]+s[:4]) == 1
 }
 
 // isSSN reports whether d may be a US social security number.

@@ -15,32 +15,32 @@ const (
 )
 
 // cues maps words to what they say about a number. The nearest word before the number counts.
-var cues = sync.OnceValue(func() map[string]cue { return cueWords(cueTexts) })
-
-var cueTexts = map[cue]string{
-	Phone: "phone tel telephone telefon telefono telefone telefoon tlf tfno telephon mobile mobil mobiel movil " +
-		"mob cell cellphone fax whatsapp sms call callback handy msisdn portable celular rufnummer fon dial phones " +
-		"kontakttelefon",
-	Card: "card cc pan visa mastercard amex maestro credit debit creditcard cardnumber cardno kreditkarte karte " +
-		"karta carte tarjeta ccnum ccn cartao kaart",
-	IBAN:      "iban",
-	USSSN:     "ssn social",
-	UKNINO:    "nino insurance",
-	DETaxID:   "steuerid steueridnr steueridentifikationsnummer steuer idnr identifikationsnummer taxid tin",
-	FRNIR:     "nir insee secu securite sociale",
-	ESDNI:     "dni nif nie",
-	ITCodice:  "codice fiscale codicefiscale",
-	NLBSN:     "bsn burgerservicenummer sofinummer sofi",
-	PLPESEL:   "pesel",
-	INAadhaar: "aadhaar aadhar adhaar uidai",
-	BRCPF:     "cpf",
-	other: "order orders sku part ref reference invoice tracking serial isbn issn ean upc gtin barcode imei version " +
-		"build release id ids uuid guid sha sha1 sha256 md5 hash digest commit ticket timestamp ts time " +
-		"epoch date datum amount price total subtotal sum qty quantity port pid size bytes lot batch item product " +
-		"model article artikel bestellnummer bestellung rechnung rechnungsnummer " +
-		"po case incident seq sequence offset line row nonce seed etag checksum txid transaction trace span request " +
-		"asin mpn code duration elapsed latency ms ns count",
-}
+var cues = sync.OnceValue(func() map[string]cue {
+	return cueWords(map[cue]string{
+		Phone: "phone tel telephone telefon telefono telefone telefoon tlf tfno telephon mobile mobil mobiel movil " +
+			"mob cell cellphone fax whatsapp sms call callback handy msisdn portable celular rufnummer fon " +
+			"dial phones kontakttelefon",
+		Card: "card cc pan visa mastercard amex maestro credit debit creditcard cardnumber cardno kreditkarte karte " +
+			"karta carte tarjeta ccnum ccn cartao kaart",
+		IBAN:      "iban",
+		USSSN:     "ssn social",
+		UKNINO:    "nino insurance",
+		DETaxID:   "steuerid steueridnr steueridentifikationsnummer steuer idnr identifikationsnummer taxid tin",
+		FRNIR:     "nir insee secu securite sociale",
+		ESDNI:     "dni nif nie",
+		ITCodice:  "codice fiscale codicefiscale",
+		NLBSN:     "bsn burgerservicenummer sofinummer sofi",
+		PLPESEL:   "pesel",
+		INAadhaar: "aadhaar aadhar adhaar uidai",
+		BRCPF:     "cpf",
+		other: "order orders sku part ref reference invoice tracking serial isbn issn ean upc gtin barcode imei " +
+			"version build release id ids uuid guid sha sha1 sha256 md5 hash digest commit ticket timestamp ts time " +
+			"epoch date datum amount price total subtotal sum qty quantity port pid size bytes lot batch item product " +
+			"model article artikel bestellnummer bestellung rechnung rechnungsnummer " +
+			"po case incident seq sequence offset line row nonce seed etag checksum txid transaction trace span " +
+			"request asin mpn code duration elapsed latency ms ns count",
+	})
+})
 
 func cueWords(of map[cue]string) map[string]cue {
 	out := map[string]cue{}
@@ -114,13 +114,15 @@ func foldWord(s string) string {
 	s = strings.ToLower(s)
 	for i := range len(s) {
 		if s[i] >= 0x80 {
-			return accents.Replace(s)
+			return accents().Replace(s)
 		}
 	}
 	return s
 }
 
-var accents = strings.NewReplacer("é", "e", "è", "e", "ó", "o", "ã", "a", "í", "i", "ç", "c")
+var accents = sync.OnceValue(func() *strings.Replacer {
+	return strings.NewReplacer("é", "e", "è", "e", "ó", "o", "ã", "a", "í", "i", "ç", "c")
+})
 
 // isLetter reports whether c is a letter, or part of a character outside of ASCII.
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80 }

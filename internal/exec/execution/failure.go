@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -92,27 +93,29 @@ func reword(p *program.Program, f *Failure) {
 var notDefined = lazily.Regexp(`(?:ReferenceError: |NameError: name )'?([A-Za-z_$][\w$]*)'? is not defined`)
 
 // absent maps names that programs expect from other environments to what to use instead.
-var absent = map[string]string{
-	"XMLHttpRequest": "there is no network: programs reach the outside through tools only. search(\"...\") finds " +
-		"one; fetch reaches hosts that policy permits",
-	"WebSocket": "there is no network: programs reach the outside through tools only. search(\"...\") finds " +
-		"one; fetch reaches hosts that policy permits",
-	"axios": "packages are not available: programs reach the outside through tools only. search(\"...\") " +
-		"finds one",
-	"require": "require is not available: packages can't be loaded; tools are globals " +
-		"(github.list_issues(...)), files are read with import { readFile } from \"node:fs/promises\"",
-	"module":  "module is not available: return the value, or export default a function",
-	"exports": "exports is not available: return the value, or export default a function",
-	"process": "process is not available: there are no environment variables, arguments or exit codes; pass " +
-		"what is needed in the program's text, and return the result",
-	"Deno":      "Deno's interfaces are not available: call tools, and read files with node:fs/promises",
-	"Bun":       "Bun's interfaces are not available: call tools, and read files with node:fs/promises",
-	"window":    "window is not available: use globalThis",
-	"document":  "document is not available: programs don't run in a browser",
-	"global":    "use globalThis",
-	"fs":        "files are read with import { readFile, readdir } from \"node:fs/promises\"",
-	"__dirname": "files are below ./workspace, ./skills and ./tools: import { readdir } from \"node:fs/promises\"",
-}
+var absent = sync.OnceValue(func() map[string]string {
+	return map[string]string{
+		"XMLHttpRequest": "there is no network: programs reach the outside through tools only. search(\"...\") finds " +
+			"one; fetch reaches hosts that policy permits",
+		"WebSocket": "there is no network: programs reach the outside through tools only. search(\"...\") finds " +
+			"one; fetch reaches hosts that policy permits",
+		"axios": "packages are not available: programs reach the outside through tools only. search(\"...\") " +
+			"finds one",
+		"require": "require is not available: packages can't be loaded; tools are globals " +
+			"(github.list_issues(...)), files are read with import { readFile } from \"node:fs/promises\"",
+		"module":  "module is not available: return the value, or export default a function",
+		"exports": "exports is not available: return the value, or export default a function",
+		"process": "process is not available: there are no environment variables, arguments or exit codes; pass " +
+			"what is needed in the program's text, and return the result",
+		"Deno":      "Deno's interfaces are not available: call tools, and read files with node:fs/promises",
+		"Bun":       "Bun's interfaces are not available: call tools, and read files with node:fs/promises",
+		"window":    "window is not available: use globalThis",
+		"document":  "document is not available: programs don't run in a browser",
+		"global":    "use globalThis",
+		"fs":        "files are read with import { readFile, readdir } from \"node:fs/promises\"",
+		"__dirname": "files are below ./workspace, ./skills and ./tools: import { readdir } from \"node:fs/promises\"",
+	}
+})
 
 // hint returns advice about a common error, or "".
 func hint(message string, p *program.Program) string {
@@ -128,7 +131,7 @@ func hint(message string, p *program.Program) string {
 	case strings.HasPrefix(message, "TypeError: 'coroutine' object"):
 		return "the result of an async function is available only by await: write await before the call"
 	case strings.HasPrefix(message, "URLError: "):
-		return absent["WebSocket"]
+		return absent()["WebSocket"]
 	case strings.HasSuffix(message, "wasi does not support processes."):
 		return "there are no processes and no shell: programs reach the outside through tools only. search(\"...\") " +
 			"finds one"
@@ -139,7 +142,7 @@ func hint(message string, p *program.Program) string {
 	if m == nil {
 		return ""
 	}
-	if h, ok := absent[m[1]]; ok {
+	if h, ok := absent()[m[1]]; ok {
 		return h
 	}
 	return m[1] + " is neither defined in the program nor an upstream" + upstreams(p) +

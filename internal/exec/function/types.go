@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -289,12 +290,15 @@ func (r *typeReader) readTuple() schema {
 }
 
 // plainTypes are the types that have a schema of their own.
-var plainTypes = map[string]schema{
-	"string": ofType("string"), "number": ofType("number"), "boolean": ofType("boolean"), "bigint": ofType("integer"),
-	"any": {}, "unknown": {}, "object": ofType("object"), "Object": ofType("object"), "null": ofType("null"),
-	"true": {{"const", true}}, "false": {{"const", false}}, "String": ofType("string"), "Number": ofType("number"),
-	"Boolean": ofType("boolean"), "never": {}, "Function": {},
-}
+var plainTypes = sync.OnceValue(func() map[string]schema {
+	return map[string]schema{
+		"string": ofType("string"), "number": ofType("number"), "boolean": ofType("boolean"),
+		"bigint": ofType("integer"),
+		"any":    {}, "unknown": {}, "object": ofType("object"), "Object": ofType("object"), "null": ofType("null"),
+		"true": {{"const", true}}, "false": {{"const", false}}, "String": ofType("string"), "Number": ofType("number"),
+		"Boolean": ofType("boolean"), "never": {}, "Function": {},
+	}
+})
 
 // readWord reads a type that starts with a word.
 func (r *typeReader) readWord(name string) (s schema, undefined bool) {
@@ -323,7 +327,7 @@ func (r *typeReader) readWord(name string) (s schema, undefined bool) {
 		}
 		r.acceptSign(">")
 	}
-	if s, ok := plainTypes[name]; ok {
+	if s, ok := plainTypes()[name]; ok {
 		if name == "Function" {
 			return r.addNote("a function can't be an argument: its type is any"), false
 		}

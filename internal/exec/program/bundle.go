@@ -147,7 +147,7 @@ func (m *moduleFile) write() {
 func (b *bundle) all() {
 	b.asked = true
 	for _, name := range sortedKeys(b.q.Skills) {
-		if l := languages[strings.TrimPrefix(path.Ext(name), ".")]; l == "typescript" || l == "javascript" {
+		if l := languages()[strings.TrimPrefix(path.Ext(name), ".")]; l == "typescript" || l == "javascript" {
 			_, _ = b.take("", "./skills/"+name) // an error is reported when it is imported
 		}
 	}
@@ -186,14 +186,14 @@ func compileModule(file, source string) (*moduleFile, *Error) {
 		return nil, moduleError(file, source, *p)
 	}
 	loader := api.LoaderTS
-	if languages[strings.TrimPrefix(path.Ext(file), ".")] == "javascript" {
+	if languages()[strings.TrimPrefix(path.Ext(file), ".")] == "javascript" {
 		loader = api.LoaderJS
 	}
 	r := api.Transform(source, api.TransformOptions{
 		Loader: loader, Format: api.FormatCommonJS, Target: api.ESNext, Supported: moduleLowered,
 		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,
 		LegalComments: api.LegalCommentsNone,
-		LogLevel:      api.LogLevelSilent, LogOverride: silent,
+		LogLevel:      api.LogLevelSilent, LogOverride: silent(),
 	})
 	if len(r.Errors) > 0 {
 		p := syntaxProblem(r.Errors, code, t)

@@ -2,6 +2,7 @@ package program
 
 import (
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -14,25 +15,28 @@ import (
 var lowered = map[string]bool{"decorators": false, "using": false}
 
 // silent disables the compiler's warnings: they cost time and are not used.
-var silent = map[string]api.LogLevel{
-	"assert-to-with": api.LogLevelSilent, "assert-type-json": api.LogLevelSilent,
-	"assign-to-constant": api.LogLevelSilent,
-	"assign-to-define":   api.LogLevelSilent, "bigint": api.LogLevelSilent, "call-import-namespace": api.LogLevelSilent,
-	"class-name-will-throw": api.LogLevelSilent, "commonjs-variable-in-esm": api.LogLevelSilent,
-	"confusing-typescript-cast": api.LogLevelSilent, "delete-super-property": api.LogLevelSilent,
-	"direct-eval": api.LogLevelSilent, "duplicate-case": api.LogLevelSilent,
-	"duplicate-class-member": api.LogLevelSilent,
-	"duplicate-object-key":   api.LogLevelSilent, "empty-import-meta": api.LogLevelSilent,
-	"equals-nan":           api.LogLevelSilent,
-	"equals-negative-zero": api.LogLevelSilent, "equals-new-object": api.LogLevelSilent,
-	"html-comment-in-js": api.LogLevelSilent, "impossible-typeof": api.LogLevelSilent,
-	"indirect-require":        api.LogLevelSilent,
-	"private-name-will-throw": api.LogLevelSilent, "semicolon-after-return": api.LogLevelSilent,
-	"suspicious-boolean-not": api.LogLevelSilent, "suspicious-logical-operator": api.LogLevelSilent,
-	"suspicious-nullish-coalescing": api.LogLevelSilent, "this-is-undefined-in-esm": api.LogLevelSilent,
-	"unsupported-dynamic-import": api.LogLevelSilent, "unsupported-regexp": api.LogLevelSilent,
-	"unsupported-require-call": api.LogLevelSilent,
-}
+var silent = sync.OnceValue(func() map[string]api.LogLevel {
+	return map[string]api.LogLevel{
+		"assert-to-with": api.LogLevelSilent, "assert-type-json": api.LogLevelSilent,
+		"assign-to-constant": api.LogLevelSilent,
+		"assign-to-define":   api.LogLevelSilent, "bigint": api.LogLevelSilent,
+		"call-import-namespace": api.LogLevelSilent,
+		"class-name-will-throw": api.LogLevelSilent, "commonjs-variable-in-esm": api.LogLevelSilent,
+		"confusing-typescript-cast": api.LogLevelSilent, "delete-super-property": api.LogLevelSilent,
+		"direct-eval": api.LogLevelSilent, "duplicate-case": api.LogLevelSilent,
+		"duplicate-class-member": api.LogLevelSilent,
+		"duplicate-object-key":   api.LogLevelSilent, "empty-import-meta": api.LogLevelSilent,
+		"equals-nan":           api.LogLevelSilent,
+		"equals-negative-zero": api.LogLevelSilent, "equals-new-object": api.LogLevelSilent,
+		"html-comment-in-js": api.LogLevelSilent, "impossible-typeof": api.LogLevelSilent,
+		"indirect-require":        api.LogLevelSilent,
+		"private-name-will-throw": api.LogLevelSilent, "semicolon-after-return": api.LogLevelSilent,
+		"suspicious-boolean-not": api.LogLevelSilent, "suspicious-logical-operator": api.LogLevelSilent,
+		"suspicious-nullish-coalescing": api.LogLevelSilent, "this-is-undefined-in-esm": api.LogLevelSilent,
+		"unsupported-dynamic-import": api.LogLevelSilent, "unsupported-regexp": api.LogLevelSilent,
+		"unsupported-require-call": api.LogLevelSilent,
+	}
+})
 
 // compile removes the types from code. The result is in a normal form: every statement ends in a
 // semicolon or a brace, on separate lines, without comments between statements.
@@ -52,7 +56,7 @@ func compile(code string, how mode) api.TransformResult {
 		SourcesContent: api.SourcesContentExclude,
 		LegalComments:  api.LegalCommentsNone,
 		LogLevel:       api.LogLevelSilent,
-		LogOverride:    silent,
+		LogOverride:    silent(),
 	})
 }
 

@@ -37,12 +37,12 @@ func unwrapWhole(source, language string) (string, *Error) {
 	head, rest, _ := strings.Cut(code[start:], "\n")
 	blank := "\n" // in place of the first line
 	switch mark, info, _ := fenceLine(head, 0, len(head)); {
-	case mark != "" && (info == "" || languages[info] == language):
+	case mark != "" && (info == "" || languages()[info] == language):
 		if body := strings.TrimRight(rest, " \t\r\n"); strings.HasSuffix(body, "\n"+mark) {
 			rest = strings.TrimSuffix(body, mark)
 		}
 		code = code[:start] + blank + rest
-	case languages[strings.ToLower(strings.TrimSpace(head))] == language && rest != "":
+	case languages()[strings.ToLower(strings.TrimSpace(head))] == language && rest != "":
 		code = code[:start] + blank + rest
 	}
 	code = strings.ReplaceAll(code, "\r\n", "\n")
@@ -60,8 +60,8 @@ func isShell(head string) bool {
 		if name == "env" && len(words) > 1 {
 			name = words[1]
 		}
-		return languages[name] == "bash"
+		return languages()[name] == "bash"
 	}
 	mark, info, _ := fenceLine(head, 0, len(head))
-	return mark != "" && languages[info] == "bash"
+	return mark != "" && languages()[info] == "bash"
 }

@@ -73,7 +73,7 @@ func (l *lab) measureCompute(ctx context.Context, lang string) (_ []Figure, err 
 	}
 	g := openGuest(ctx, box, nil)
 	defer func() { err = errors.Join(err, g.closeGuest()) }()
-	p, err := prepareProgram(lang, prepareCPU[lang])
+	p, err := prepareProgram(lang, cpu[lang]+"\nsuite.prepare()")
 	if err != nil {
 		return nil, err
 	}

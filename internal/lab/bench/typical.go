@@ -56,7 +56,7 @@ var (
 		"ts": `for (let i = 0; i < %d; i++) await bench.echo({ i }); return "done"`,
 		"py": "for i in range(%d):\n    await bench.echo(i=i)\n'done'",
 	}
-	prepareCPU = map[string]string{"ts": cpuTS + "\nsuite.prepare()", "py": cpuPY + "\nsuite.prepare()"}
+	cpu = map[string]string{"ts": cpuTS, "py": cpuPY}
 )
 
 // prepareProgram makes a program of a session runnable, as the executor does: once, before anything

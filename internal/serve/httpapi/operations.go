@@ -26,7 +26,7 @@ type documentText struct {
 }
 
 // accessNames has the name of each access in the OpenAPI document, with its meaning.
-var accessNames = map[access]apidoc.Access{
+var accessNames = [owner + 1]apidoc.Access{
 	anyone:   {Name: "anyone", About: "needs no sign-in"},
 	viewer:   {Name: "viewer", About: "any role; shows shared data and the caller's own"},
 	user:     {Name: "user", About: "the role user, or admin"},
@@ -61,7 +61,7 @@ func (s *Server) writeDocument() ([]byte, error) {
 	}
 	var accesses []apidoc.Access
 	for a := anyone; a <= owner; a++ {
-		if n, ok := accessNames[a]; ok {
+		if n := accessNames[a]; n.Name != "" {
 			accesses = append(accesses, n)
 		}
 	}

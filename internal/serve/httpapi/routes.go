@@ -24,7 +24,7 @@ const (
 )
 
 // needs maps an access to what a request must prove, if there is sign-in. An admin has all roles.
-var needs = map[access]identity.Need{
+var needs = [owner + 1]identity.Need{
 	viewer: {Scope: identity.ScopeAPI,
 		Roles: []string{identity.Viewer, identity.User, identity.Auditor, identity.Approver}},
 	visitor: {Scope: identity.ScopeAPI,

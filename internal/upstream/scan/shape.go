@@ -2,6 +2,7 @@ package scan
 
 import (
 	"strings"
+	"sync"
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
@@ -12,17 +13,19 @@ import (
 // lookalikes maps letters of other scripts to the Latin letter that they look like. It holds the
 // letters of Unicode's confusables (UTS 39) that common fonts draw like a letter of ASCII.
 // Fullwidth and mathematical letters are not in it: NFKC maps those.
-var lookalikes = map[rune]rune{
-	'а': 'a', 'е': 'e', 'о': 'o', 'р': 'p', 'с': 'c', 'у': 'y', 'х': 'x', 'і': 'i', 'ј': 'j', 'ѕ': 's', 'һ': 'h',
-	'ԁ': 'd', 'ԛ': 'q', 'ԝ': 'w', 'ӏ': 'l', 'ѵ': 'v', 'ѡ': 'w', 'ɡ': 'g', 'ո': 'n', 'ս': 'u', 'օ': 'o', 'հ': 'h',
-	'ց': 'g', 'ք': 'p', 'ա': 'w', 'ɩ': 'i', 'ı': 'i', 'ɑ': 'a', 'α': 'a', 'ο': 'o', 'ρ': 'p', 'ν': 'v', 'ι': 'i',
-	'κ': 'k', 'τ': 't', 'υ': 'u', 'γ': 'y', 'χ': 'x', 'А': 'A', 'В': 'B', 'Е': 'E', 'К': 'K', 'М': 'M', 'Н': 'H',
-	'О': 'O', 'Р': 'P', 'С': 'C', 'Т': 'T', 'У': 'Y', 'Х': 'X', 'І': 'I', 'Ј': 'J', 'Ѕ': 'S', 'Α': 'A', 'Β': 'B',
-	'Ε': 'E', 'Ζ': 'Z', 'Η': 'H', 'Ι': 'I', 'Κ': 'K', 'Μ': 'M', 'Ν': 'N', 'Ο': 'O', 'Ρ': 'P', 'Τ': 'T', 'Υ': 'Y',
-	'Χ': 'X', 'Ꭺ': 'A', 'Ᏼ': 'B', 'Ꮯ': 'C', 'Ꭼ': 'E', 'Ꮋ': 'H', 'Ꭻ': 'J', 'Ꮶ': 'K', 'Ꮮ': 'L', 'Ꮇ': 'M', 'Ꮲ': 'P',
-	'Ꭱ': 'R', 'Ꮪ': 'S', 'Ꭲ': 'T', 'Ꮩ': 'V', 'Ꮃ': 'W', 'Ꮓ': 'Z', 'к': 'k', 'т': 't', 'м': 'm', 'н': 'h', 'в': 'b',
-	'‐': '-', '‑': '-', '‒': '-', '–': '-', '’': '\'', '‘': '\'',
-}
+var lookalikes = sync.OnceValue(func() map[rune]rune {
+	return map[rune]rune{
+		'а': 'a', 'е': 'e', 'о': 'o', 'р': 'p', 'с': 'c', 'у': 'y', 'х': 'x', 'і': 'i', 'ј': 'j', 'ѕ': 's', 'һ': 'h',
+		'ԁ': 'd', 'ԛ': 'q', 'ԝ': 'w', 'ӏ': 'l', 'ѵ': 'v', 'ѡ': 'w', 'ɡ': 'g', 'ո': 'n', 'ս': 'u', 'օ': 'o', 'հ': 'h',
+		'ց': 'g', 'ք': 'p', 'ա': 'w', 'ɩ': 'i', 'ı': 'i', 'ɑ': 'a', 'α': 'a', 'ο': 'o', 'ρ': 'p', 'ν': 'v', 'ι': 'i',
+		'κ': 'k', 'τ': 't', 'υ': 'u', 'γ': 'y', 'χ': 'x', 'А': 'A', 'В': 'B', 'Е': 'E', 'К': 'K', 'М': 'M', 'Н': 'H',
+		'О': 'O', 'Р': 'P', 'С': 'C', 'Т': 'T', 'У': 'Y', 'Х': 'X', 'І': 'I', 'Ј': 'J', 'Ѕ': 'S', 'Α': 'A', 'Β': 'B',
+		'Ε': 'E', 'Ζ': 'Z', 'Η': 'H', 'Ι': 'I', 'Κ': 'K', 'Μ': 'M', 'Ν': 'N', 'Ο': 'O', 'Ρ': 'P', 'Τ': 'T', 'Υ': 'Y',
+		'Χ': 'X', 'Ꭺ': 'A', 'Ᏼ': 'B', 'Ꮯ': 'C', 'Ꭼ': 'E', 'Ꮋ': 'H', 'Ꭻ': 'J', 'Ꮶ': 'K', 'Ꮮ': 'L', 'Ꮇ': 'M', 'Ꮲ': 'P',
+		'Ꭱ': 'R', 'Ꮪ': 'S', 'Ꭲ': 'T', 'Ꮩ': 'V', 'Ꮃ': 'W', 'Ꮓ': 'Z', 'к': 'k', 'т': 't', 'м': 'm', 'н': 'h', 'в': 'b',
+		'‐': '-', '‑': '-', '‒': '-', '–': '-', '’': '\'', '‘': '\'',
+	}
+})
 
 // foldText returns a text as rules see it: in lower case, on one line, with single spaces, without
 // emphasis, and with Latin letters instead of others that look like them.
@@ -41,7 +44,7 @@ func foldText(s string) string {
 			space = true
 			continue
 		case r > 0x7f:
-			if l, ok := lookalikes[r]; ok {
+			if l, ok := lookalikes()[r]; ok {
 				r = l
 			}
 		}
@@ -67,7 +70,7 @@ func mixesScripts(name string) string {
 			continue
 		}
 		for _, r := range word {
-			if _, ok := lookalikes[r]; ok || r > 0x7f && isASCII(norm.NFKC.String(string(r))) {
+			if _, ok := lookalikes()[r]; ok || r > 0x7f && isASCII(norm.NFKC.String(string(r))) {
 				found = append(found, r)
 			}
 		}
@@ -79,7 +82,7 @@ func mixesScripts(name string) string {
 func shapeName(name string) string {
 	if !isASCII(name) {
 		name = strings.Map(func(r rune) rune {
-			if l, ok := lookalikes[r]; ok {
+			if l, ok := lookalikes()[r]; ok {
 				return l
 			}
 			return r

@@ -141,7 +141,7 @@ func (j *job) packageFolder(version string) string {
 // pythonPrefix returns the folder below which the image's Python is installed: "usr" for
 // usr/bin/python3, also if none is found.
 func (j *job) pythonPrefix() string {
-	for _, at := range searched["python"] {
+	for _, at := range searched()["python"] {
 		if found, err := j.x.resolveLinks(at, 0); err == nil && found != "" || j.onHost(at) {
 			return strings.TrimPrefix(path.Dir(path.Dir(at)), "/")
 		}

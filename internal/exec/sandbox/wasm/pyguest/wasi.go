@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -37,13 +38,15 @@ const (
 )
 
 // codes maps the host's error names (sandbox.GuestError.Code) to error numbers.
-var codes = map[string]uint32{
-	"EACCES": errAccess, "EBADF": errBadFile, "EBUSY": errBusy, "EEXIST": errExist, "EILSEQ": errIllegal,
-	"EINVAL": errInvalid, "EIO": errIO,
-	"EISDIR": errIsDir, "EMFILE": errMany, "ENAMETOOLONG": errName, "ENOENT": errNoEntry, "ENOSPC": errNoSpace,
-	"ENOTDIR": errNotDir, "ENOTEMPTY": errNotEmpty, "ENOTSUP": errNotSup, "EPERM": errPerm, "EROFS": errReadOnly,
-	"EDQUOT": errQuota, "EFBIG": errTooBig, "ENOSYS": errNoSys,
-}
+var codes = sync.OnceValue(func() map[string]uint32 {
+	return map[string]uint32{
+		"EACCES": errAccess, "EBADF": errBadFile, "EBUSY": errBusy, "EEXIST": errExist, "EILSEQ": errIllegal,
+		"EINVAL": errInvalid, "EIO": errIO,
+		"EISDIR": errIsDir, "EMFILE": errMany, "ENAMETOOLONG": errName, "ENOENT": errNoEntry, "ENOSPC": errNoSpace,
+		"ENOTDIR": errNotDir, "ENOTEMPTY": errNotEmpty, "ENOTSUP": errNotSup, "EPERM": errPerm, "EROFS": errReadOnly,
+		"EDQUOT": errQuota, "EFBIG": errTooBig, "ENOSYS": errNoSys,
+	}
+})
 
 // imports implements all functions that the engine imports: the guest's entire interface. Addresses
 // and lengths come from the guest; an invalid one panics in a slice operation or by a fault, which
