@@ -19,7 +19,7 @@ import (
 // signIns is signin.Attempts with the types of the API. It implements httpapi.SignIns.
 type signIns struct{ *signin.Attempts }
 
-var stages = map[signin.Stage]string{signin.NotNeeded: api.SignInNotNeeded, signin.Waiting: api.SignInWaiting,
+var stages = [...]string{signin.NotNeeded: api.SignInNotNeeded, signin.Waiting: api.SignInWaiting,
 	signin.Done: api.SignInDone, signin.Failed: api.SignInFailed}
 
 func wireSignIn(s *signin.State, err error) (*api.SignIn, error) {

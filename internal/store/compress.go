@@ -7,10 +7,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // Sizes in bytes from which data is compressed, and from which it is a Zstandard frame. Smaller
@@ -41,7 +42,7 @@ const (
 //go:embed journal.dict
 var journalDictionary []byte
 
-var journalDict = sync.OnceValue(func() *s2.Dict { return s2.MakeDict(journalDictionary, nil) })
+var journalDict = lazily.Value[*s2.Dict]{Make: func() *s2.Dict { return s2.MakeDict(journalDictionary, nil) }}
 
 // maxExpanded is the maximum size in bytes of data that was compressed. It is far above what is
 // written: the limit is for files that others have changed.
@@ -50,23 +51,23 @@ const maxExpanded = 256 << 20
 // zstdMagic begins each Zstandard frame (RFC 8878, section 3.1.1). JSON never begins with it.
 var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
-var encoder = sync.OnceValue(func() *zstd.Encoder {
+var encoder = lazily.Value[*zstd.Encoder]{Make: func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(64<<10))
 	if err != nil {
 		panic(err) // the options are wrong
 	}
 	return e
-})
+}}
 
-var decoder = sync.OnceValue(func() *zstd.Decoder {
+var decoder = lazily.Value[*zstd.Decoder]{Make: func() *zstd.Decoder {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(maxExpanded))
 	if err != nil {
 		panic(err) // the options are wrong
 	}
 	return d
-})
+}}
 
 // compressData returns data in compressed form, or data itself if that isn't longer. Data that
 // begins like compressed data is always compressed, so that expandData can tell.
@@ -84,9 +85,9 @@ func compressData(data []byte) []byte {
 	if small {
 		out = make([]byte, 1+s2.MaxEncodedLen(len(folded)))
 		out[0] = packedFolded
-		out = out[:1+len(journalDict().Encode(out[1:], folded))]
+		out = out[:1+len(journalDict.Get().Encode(out[1:], folded))]
 	} else {
-		out = encoder().EncodeAll(data, make([]byte, 0, len(data)/2))
+		out = encoder.Get().EncodeAll(data, make([]byte, 0, len(data)/2))
 	}
 	if must || len(out) < len(data) {
 		return out
@@ -113,11 +114,11 @@ func expandData(data []byte) ([]byte, error) {
 	var out []byte
 	var err error
 	if data[0] == zstdMagic[0] {
-		out, err = decoder().DecodeAll(data, nil)
+		out, err = decoder.Get().DecodeAll(data, nil)
 	} else if n, _ := s2.DecodedLen(data[1:]); n >= minFramed {
 		err = errExpanded
 	} else {
-		out, err = journalDict().Decode(make([]byte, n), data[1:])
+		out, err = journalDict.Get().Decode(make([]byte, n), data[1:])
 	}
 	if err == nil && data[0] == packedFolded {
 		out, err = unfoldDigests(make([]byte, 0, 2*len(out)), out)

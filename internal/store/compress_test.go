@@ -44,12 +44,12 @@ func TestCompress(t *testing.T) {
 			t.Fatalf("expandData(compressData(%q)) = %q, %v, want the same data", data, got, err)
 		}
 	})
-	before := encoder().EncodeAll(long, nil)
+	before := encoder.Get().EncodeAll(long, nil)
 	if got, err := expandData(before); err != nil || !bytes.Equal(got, long) {
 		t.Errorf("a frame of an older version: %q, %v, want the same data", got, err)
 	}
 	small := text[:len(text)-1]
-	before = append([]byte{packedSmall}, journalDict().Encode(make([]byte, s2.MaxEncodedLen(len(small))), small)...)
+	before = append([]byte{packedSmall}, journalDict.Get().Encode(make([]byte, s2.MaxEncodedLen(len(small))), small)...)
 	if got, err := expandData(before); err != nil || !bytes.Equal(got, small) {
 		t.Errorf("a journal of an older version: %q, %v, want the same data", got, err)
 	}

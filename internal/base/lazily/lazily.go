@@ -1,6 +1,7 @@
 // Package lazily creates values on first use, if most runs of this program never need them.
 // Compiling all regular expressions at initialization took longer than many commands. The compiler
-// lays out a variable that calls Regexp or Words with constants, so that it costs nothing at start.
+// lays out a variable that is a Value, or calls Regexp or Words with constants, so that it costs
+// nothing at start.
 package lazily
 
 import (
@@ -51,4 +52,17 @@ func (s *Set) build() {
 			s.words[w] = true
 		}
 	}
+}
+
+// A Value is what Make returns, which is called on first use.
+type Value[T any] struct {
+	Make  func() T
+	once  sync.Once
+	value T
+}
+
+// Get returns the value.
+func (v *Value[T]) Get() T {
+	v.once.Do(func() { v.value = v.Make() })
+	return v.value
 }

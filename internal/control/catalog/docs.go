@@ -170,7 +170,7 @@ func toolTexts(t *tool.Tool) (out [len(fields)][]string, isOperation bool) {
 	text, r := splitRoute(t.Description)
 	if isOperation = r != (route{}); !isOperation {
 		for _, w := range splitWords(t.Upstream) {
-			out[fieldProduct] = append(out[fieldProduct], products()[w])
+			out[fieldProduct] = append(out[fieldProduct], products.Get()[w])
 		}
 	}
 	lead, rest := splitLead(text)

@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"strings"
 	"sync"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // thesaurus holds synonyms used by developers and in offices: one group per line, whose words are
@@ -14,7 +16,7 @@ import (
 var thesaurus string
 
 // products describes well-known products, since their tools often don't mention their subject.
-var products = sync.OnceValue(func() map[string]string {
+var products = lazily.Value[map[string]string]{Make: func() map[string]string {
 	return map[string]string{
 		"github": "repository code git project software", "gitlab": "repository code git project software",
 		"slack": "chat message team colleague", "discord": "chat message community server",
@@ -26,7 +28,8 @@ var products = sync.OnceValue(func() map[string]string {
 		"zoom":     "video call meeting", "notion": "document wiki page note", "confluence": "wiki document page",
 		"drive": "file document storage", "gdrive": "file document storage", "dropbox": "file storage",
 		"box":    "file storage",
-		"sheets": "spreadsheet table cell", "airtable": "spreadsheet table database record", "excel": "spreadsheet cell",
+		"sheets": "spreadsheet table cell", "airtable": "spreadsheet table database record",
+		"excel":  "spreadsheet cell",
 		"linear": "ticket task issue tracker", "jira": "ticket task issue tracker", "asana": "task project",
 		"trello":  "board kanban card task",
 		"todoist": "todo task", "clickup": "task project", "monday": "board task",
@@ -58,7 +61,7 @@ var products = sync.OnceValue(func() map[string]string {
 		"reddit":   "social post", "deepl": "translation language", "memory": "knowledge remember fact",
 		"git": "repository commit version",
 	}
-})
+}}
 
 // A lexicon is the thesaurus indexed by stems.
 type lexicon struct {

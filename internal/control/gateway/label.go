@@ -29,7 +29,7 @@ func label(g *Gateway, next handler) handler {
 }
 
 // errNotPassed is the error for labels that the caller didn't receive.
-var errNotPassed = tool.Errorf(tool.Internal, "the caller failed to receive the labels")
+var errNotPassed = &tool.Error{Kind: tool.Internal, Msg: "the caller failed to receive the labels"}
 
 // A labelledObserver passes the labels of a tool on, once, before any of its progress and log
 // messages.

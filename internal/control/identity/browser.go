@@ -60,8 +60,8 @@ func (a *Authenticator) ProviderName() string {
 	return u.Host
 }
 
-var errNoProvider = tool.Errorf(tool.Invalid, "sign-in with an identity provider is not configured: set "+
-	"auth.sign_in")
+var errNoProvider = &tool.Error{Kind: tool.Invalid, Msg: "sign-in with an identity provider is not configured: set " +
+	"auth.sign_in"}
 
 // BeginSignIn begins a sign-in. It returns the address that the browser opens, and the attempt,
 // which the browser keeps in a cookie.

@@ -2,7 +2,8 @@ package privacy
 
 import (
 	"strings"
-	"sync"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // Checks that distinguish numbers of a kind from other numbers. Digits are ASCII, without
@@ -76,7 +77,7 @@ func mod97(s string) (n int) {
 }
 
 // ibanLength is the length of a country's IBANs (SWIFT IBAN registry).
-var ibanLength = sync.OnceValue(func() map[string]int {
+var ibanLength = lazily.Value[map[string]int]{Make: func() map[string]int {
 	return map[string]int{
 		"AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BR": 29, "BY": 28,
 		"CH": 21, "CR": 22, "CY": 28, "CZ": 24,
@@ -90,11 +91,11 @@ var ibanLength = sync.OnceValue(func() map[string]int {
 		"TL": 23, "TN": 24, "TR": 26, "UA": 29,
 		"VA": 22, "VG": 24, "XK": 20,
 	}
-})
+}}
 
 // isIBAN reports whether s, in upper case and without spaces, is an IBAN (ISO 13616).
 func isIBAN(s string) bool {
-	return len(s) > 4 && ibanLength()[s[:2]] == len(s) && mod97(s[4:]+s[:4]) == 1
+	return len(s) > 4 && ibanLength.Get()[s[:2]] == len(s) && mod97(s[4:]+s[:4]) == 1
 }
 
 // isSSN reports whether d may be a US social security number.

@@ -2,7 +2,8 @@ package privacy
 
 import (
 	"strings"
-	"sync"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // A cue is the kind that a word near a number suggests for it, or that the number is something
@@ -15,7 +16,7 @@ const (
 )
 
 // cues maps words to what they say about a number. The nearest word before the number counts.
-var cues = sync.OnceValue(func() map[string]cue {
+var cues = lazily.Value[map[string]cue]{Make: func() map[string]cue {
 	return cueWords(map[cue]string{
 		Phone: "phone tel telephone telefon telefono telefone telefoon tlf tfno telephon mobile mobil mobiel movil " +
 			"mob cell cellphone fax whatsapp sms call callback handy msisdn portable celular rufnummer fon " +
@@ -35,12 +36,12 @@ var cues = sync.OnceValue(func() map[string]cue {
 		BRCPF:     "cpf",
 		other: "order orders sku part ref reference invoice tracking serial isbn issn ean upc gtin barcode imei " +
 			"version build release id ids uuid guid sha sha1 sha256 md5 hash digest commit ticket timestamp ts time " +
-			"epoch date datum amount price total subtotal sum qty quantity port pid size bytes lot batch item product " +
-			"model article artikel bestellnummer bestellung rechnung rechnungsnummer " +
+			"epoch date datum amount price total subtotal sum qty quantity port pid size bytes lot batch item " +
+			"product model article artikel bestellnummer bestellung rechnung rechnungsnummer " +
 			"po case incident seq sequence offset line row nonce seed etag checksum txid transaction trace span " +
 			"request asin mpn code duration elapsed latency ms ns count",
 	})
-})
+}}
 
 func cueWords(of map[cue]string) map[string]cue {
 	out := map[string]cue{}
@@ -78,14 +79,14 @@ func cueIn(s string) cue {
 		if end == whole {
 			return weak
 		}
-		if c, ok := cues()[foldWord(s[whole:end])]; ok && (c != other || !isVague(s[whole:end])) {
+		if c, ok := cues.Get()[foldWord(s[whole:end])]; ok && (c != other || !isVague(s[whole:end])) {
 			return c
 		}
 		start := end - 1
 		for start > whole && !startsHump(s, start) {
 			start--
 		}
-		switch c, ok := cues()[foldWord(s[start:end])]; {
+		switch c, ok := cues.Get()[foldWord(s[start:end])]; {
 		case ok && isVague(s[start:end]): // a word before it may name the kind
 			weak = other
 		case ok && start > whole:
@@ -114,15 +115,15 @@ func foldWord(s string) string {
 	s = strings.ToLower(s)
 	for i := range len(s) {
 		if s[i] >= 0x80 {
-			return accents().Replace(s)
+			return accents.Get().Replace(s)
 		}
 	}
 	return s
 }
 
-var accents = sync.OnceValue(func() *strings.Replacer {
+var accents = lazily.Value[*strings.Replacer]{Make: func() *strings.Replacer {
 	return strings.NewReplacer("é", "e", "è", "e", "ó", "o", "ã", "a", "í", "i", "ç", "c")
-})
+}}
 
 // isLetter reports whether c is a letter, or part of a character outside of ASCII.
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80 }

@@ -343,7 +343,7 @@ func (s *scanner) scanWord(i int) int {
 	if end-i < 2 || !asciiLetter(t[i+1]) || end-i > 2 && !isDigit(t[i+2]) {
 		return end
 	}
-	if n := ibanLength()[strings.ToUpper(t[i:i+2])]; n > 0 && (end-i >= 4 && isDigit(t[i+3]) || end-i == 2) {
+	if n := ibanLength.Get()[strings.ToUpper(t[i:i+2])]; n > 0 && (end-i >= 4 && isDigit(t[i+3]) || end-i == 2) {
 		if e := s.packedEnd(i, n, " -"); e > 0 && isIBAN(s.upperText(i, e)) {
 			return s.addMatch(i, e, IBAN)
 		}

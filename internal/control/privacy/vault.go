@@ -6,9 +6,9 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -69,13 +69,13 @@ type Store interface {
 }
 
 // prefixes maps the prefix of a token to its kind.
-var prefixes = sync.OnceValue(func() map[string]Kind {
+var prefixes = lazily.Value[map[string]Kind]{Make: func() map[string]Kind {
 	out := map[string]Kind{}
 	for _, k := range append(Kinds(), Field) {
 		out[strings.ToUpper(string(k))] = k
 	}
 	return out
-})
+}}
 
 // String returns the token in its written form, without a number if N is 0.
 func (t Token) String() string {
@@ -98,7 +98,7 @@ func tokenAt(s string) (Token, int) {
 	if i < 1 {
 		return Token{}, 0
 	}
-	k, ok := prefixes()[s[1:i]]
+	k, ok := prefixes.Get()[s[1:i]]
 	n, err := strconv.ParseInt(s[i+1:end], 10, 64)
 	if !ok || err != nil || n < 1 || s[i+1] < '1' || s[i+1] > '9' {
 		return Token{}, 0
@@ -132,7 +132,8 @@ func (g *Guard) Import(ctx context.Context, of tool.Scope, text []byte) error {
 			errors.Join(err, errTooMany))
 	}
 	for i := range all {
-		if _, known := prefixes()[strings.ToUpper(string(all[i].Kind))]; !known || all[i].N < 1 || all[i].N > 1<<53 {
+		if _, known := prefixes.Get()[strings.ToUpper(string(all[i].Kind))]; !known ||
+			all[i].N < 1 || all[i].N > 1<<53 {
 			return tool.Errorf(tool.Invalid, "import: the session's personal data has the token %s, which can't be",
 				all[i].Token)
 		}

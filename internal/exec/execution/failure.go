@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/exec/program"
@@ -93,7 +92,7 @@ func reword(p *program.Program, f *Failure) {
 var notDefined = lazily.Regexp(`(?:ReferenceError: |NameError: name )'?([A-Za-z_$][\w$]*)'? is not defined`)
 
 // absent maps names that programs expect from other environments to what to use instead.
-var absent = sync.OnceValue(func() map[string]string {
+var absent = lazily.Value[map[string]string]{Make: func() map[string]string {
 	return map[string]string{
 		"XMLHttpRequest": "there is no network: programs reach the outside through tools only. search(\"...\") finds " +
 			"one; fetch reaches hosts that policy permits",
@@ -115,7 +114,7 @@ var absent = sync.OnceValue(func() map[string]string {
 		"fs":        "files are read with import { readFile, readdir } from \"node:fs/promises\"",
 		"__dirname": "files are below ./workspace, ./skills and ./tools: import { readdir } from \"node:fs/promises\"",
 	}
-})
+}}
 
 // hint returns advice about a common error, or "".
 func hint(message string, p *program.Program) string {
@@ -131,7 +130,7 @@ func hint(message string, p *program.Program) string {
 	case strings.HasPrefix(message, "TypeError: 'coroutine' object"):
 		return "the result of an async function is available only by await: write await before the call"
 	case strings.HasPrefix(message, "URLError: "):
-		return absent()["WebSocket"]
+		return absent.Get()["WebSocket"]
 	case strings.HasSuffix(message, "wasi does not support processes."):
 		return "there are no processes and no shell: programs reach the outside through tools only. search(\"...\") " +
 			"finds one"
@@ -142,7 +141,7 @@ func hint(message string, p *program.Program) string {
 	if m == nil {
 		return ""
 	}
-	if h, ok := absent()[m[1]]; ok {
+	if h, ok := absent.Get()[m[1]]; ok {
 		return h
 	}
 	return m[1] + " is neither defined in the program nor an upstream" + upstreams(p) +

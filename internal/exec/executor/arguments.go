@@ -8,9 +8,9 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/session"
 	"github.com/biplane-dev/biplane/internal/exec/session/guest"
@@ -40,7 +40,7 @@ func (x *Executor) parseArguments(raw json.RawMessage) (arguments, error) {
 	); err != nil {
 		return a, tool.AsError(err)
 	}
-	language, ok := languages()[strings.ToLower(strings.TrimSpace(a.Language))]
+	language, ok := languages.Get()[strings.ToLower(strings.TrimSpace(a.Language))]
 	switch {
 	case strings.TrimSpace(a.Code) == "":
 		return a, tool.Errorf(tool.Invalid,
@@ -117,7 +117,7 @@ func (x *Executor) sessionArguments(fields map[string]json.RawMessage, name, lan
 }
 
 // languages maps the names that agents use to the languages that the engine runs.
-var languages = sync.OnceValue(func() map[string]string {
+var languages = lazily.Value[map[string]string]{Make: func() map[string]string {
 	return map[string]string{
 		"": "typescript", "typescript": "typescript", "ts": "typescript", "tsx": "typescript",
 		"python": "python", "py": "python", "python3": "python", "bash": "bash", "sh": "bash", "shell": "bash",
@@ -125,7 +125,7 @@ var languages = sync.OnceValue(func() map[string]string {
 		"ecmascript": "javascript",
 		"go":         "go", "golang": "go", "rust": "rust", "rs": "rust", "java": "java",
 	}
-})
+}}
 
 // parseFields parses the arguments of one of Biplane's own tools. Unknown keys are errors.
 func parseFields(raw json.RawMessage, name string, known ...string) (map[string]json.RawMessage, error) {

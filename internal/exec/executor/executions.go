@@ -170,7 +170,7 @@ func (x *Executor) Details(ctx context.Context, p tool.Principal, id string) (*e
 }
 
 // errStopped is the error of a program that its principal has stopped.
-var errStopped = tool.Errorf(tool.Canceled, "canceled: a user stopped the program")
+var errStopped = &tool.Error{Kind: tool.Canceled, Msg: "canceled: a user stopped the program"}
 
 // Stop stops a running or waiting execution of p, and waits until it has ended and its end is
 // recorded. A call that is under way may still take effect. The session is left as it was before

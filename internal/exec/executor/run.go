@@ -295,7 +295,7 @@ func (r *run) sendFirst() error {
 }
 
 // errEnded is the error of a call that is canceled because it outlasted the program by too much.
-var errEnded = tool.Errorf(tool.Canceled, "canceled: the program had ended")
+var errEnded = &tool.Error{Kind: tool.Canceled, Msg: "canceled: the program had ended"}
 
 // waitForLastCalls waits for the calls that are still under way: they were sent, so their outcome
 // should be known. If the run was canceled and the program did not report its end, it cancels them

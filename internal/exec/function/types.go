@@ -7,8 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -290,7 +290,7 @@ func (r *typeReader) readTuple() schema {
 }
 
 // plainTypes are the types that have a schema of their own.
-var plainTypes = sync.OnceValue(func() map[string]schema {
+var plainTypes = lazily.Value[map[string]schema]{Make: func() map[string]schema {
 	return map[string]schema{
 		"string": ofType("string"), "number": ofType("number"), "boolean": ofType("boolean"),
 		"bigint": ofType("integer"),
@@ -298,7 +298,7 @@ var plainTypes = sync.OnceValue(func() map[string]schema {
 		"true": {{"const", true}}, "false": {{"const", false}}, "String": ofType("string"), "Number": ofType("number"),
 		"Boolean": ofType("boolean"), "never": {}, "Function": {},
 	}
-})
+}}
 
 // readWord reads a type that starts with a word.
 func (r *typeReader) readWord(name string) (s schema, undefined bool) {
@@ -327,7 +327,7 @@ func (r *typeReader) readWord(name string) (s schema, undefined bool) {
 		}
 		r.acceptSign(">")
 	}
-	if s, ok := plainTypes()[name]; ok {
+	if s, ok := plainTypes.Get()[name]; ok {
 		if name == "Function" {
 			return r.addNote("a function can't be an argument: its type is any"), false
 		}

@@ -179,7 +179,7 @@ func entries(part []byte, f func(k kind, text []byte) error) error {
 	return nil
 }
 
-var damaged = tool.Errorf(tool.Conflict, "the journal of this execution is damaged")
+var damaged = &tool.Error{Kind: tool.Conflict, Msg: "the journal of this execution is damaged"}
 
 // answerLine returns the line that sends the outcome of a call to the guest.
 func answerLine(id int64, value json.RawMessage, failure *sandbox.GuestError, at int64) ([]byte, error) {

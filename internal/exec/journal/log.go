@@ -413,7 +413,7 @@ func (l *Log) flushLines(record bool) Pending {
 // frozen is the Pending of a Log that no longer writes: the call must not be sent.
 type frozen struct{}
 
-var errFrozen = tool.Errorf(tool.Unavailable, "biplane is shutting down: the call was not made")
+var errFrozen = &tool.Error{Kind: tool.Unavailable, Msg: "biplane is shutting down: the call was not made"}
 
 // Safe returns an error.
 func (frozen) Safe() error { return errFrozen }

@@ -150,7 +150,7 @@ func (bs *boxes) addBox(ctx context.Context, b *box) error {
 	return nil
 }
 
-var errClosed = tool.Errorf(tool.Unavailable, "biplane is stopping: try again when it is back")
+var errClosed = &tool.Error{Kind: tool.Unavailable, Msg: "biplane is stopping: try again when it is back"}
 
 // findBox returns a principal's sandbox by ID or name. bs.mu is held.
 func (bs *boxes) findBox(ctx context.Context, p tool.Principal, name string) (*box, error) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,7 +146,7 @@ func (m *moduleFile) write() {
 func (b *bundle) all() {
 	b.asked = true
 	for _, name := range sortedKeys(b.q.Skills) {
-		if l := languages()[strings.TrimPrefix(path.Ext(name), ".")]; l == "typescript" || l == "javascript" {
+		if l := languages.Get()[strings.TrimPrefix(path.Ext(name), ".")]; l == "typescript" || l == "javascript" {
 			_, _ = b.take("", "./skills/"+name) // an error is reported when it is imported
 		}
 	}
@@ -186,14 +185,16 @@ func compileModule(file, source string) (*moduleFile, *Error) {
 		return nil, moduleError(file, source, *p)
 	}
 	loader := api.LoaderTS
-	if languages()[strings.TrimPrefix(path.Ext(file), ".")] == "javascript" {
+	if languages.Get()[strings.TrimPrefix(path.Ext(file), ".")] == "javascript" {
 		loader = api.LoaderJS
 	}
 	r := api.Transform(source, api.TransformOptions{
-		Loader: loader, Format: api.FormatCommonJS, Target: api.ESNext, Supported: moduleLowered,
+		Loader: loader, Format: api.FormatCommonJS, Target: api.ESNext,
+		// modules can't import dynamically, because the engine loads none
+		Supported: map[string]bool{"decorators": false, "using": false, "dynamic-import": false},
 		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,
 		LegalComments: api.LegalCommentsNone,
-		LogLevel:      api.LogLevelSilent, LogOverride: silent(),
+		LogLevel:      api.LogLevelSilent, LogOverride: silent.Get(),
 	})
 	if len(r.Errors) > 0 {
 		p := syntaxProblem(r.Errors, code, t)
@@ -207,10 +208,6 @@ func compileModule(file, source string) (*moduleFile, *Error) {
 	m.readExports(scan(m.steps.output), t)
 	return m, nil
 }
-
-// moduleLowered are the features to compile away in modules. Modules can't import dynamically,
-// because the engine loads none.
-var moduleLowered = map[string]bool{"decorators": false, "using": false, "dynamic-import": false}
 
 // moduleError describes a problem in a module as an error of the program that imports it.
 func moduleError(file, source string, p problem) *Error {
@@ -391,7 +388,7 @@ func (p *Program) module(genLine, genCol int) (at Place, ok bool) {
 }
 
 // stackFrame matches a frame of the program in a stack trace, up to its position.
-var stackFrame = lazily.Regexp(`(    at [^()\n]{0,200}\()` + regexp.QuoteMeta(FileName) + `:(\d{1,9}):(\d{1,9})\)`)
+var stackFrame = lazily.Regexp(`(    at [^()\n]{0,200}\()program\.js:(\d{1,9}):(\d{1,9})\)`)
 
 // Rewrite maps the frames of stack traces in s, which is output of the program, to the agent's text
 // and the modules that it imports.

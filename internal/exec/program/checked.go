@@ -64,7 +64,7 @@ func problemsOf(r check.Report) (out []problem) {
 func (s *steps) lowerSyntax() *steps {
 	r := api.Transform(s.final.s,
 		api.TransformOptions{Loader: api.LoaderJS, Target: api.ESNext, LogLevel: api.LogLevelSilent,
-			Supported: map[string]bool{"async-generator": false, "for-await": false}, LogOverride: silent(),
+			Supported: map[string]bool{"async-generator": false, "for-await": false}, LogOverride: silent.Get(),
 			Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,
 			LegalComments: api.LegalCommentsNone})
 	if len(r.Errors) > 0 {

@@ -2,7 +2,6 @@ package program
 
 import (
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -11,11 +10,8 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
-// lowered are the features that engines lack and the compiler compiles away.
-var lowered = map[string]bool{"decorators": false, "using": false}
-
 // silent disables the compiler's warnings: they cost time and are not used.
-var silent = sync.OnceValue(func() map[string]api.LogLevel {
+var silent = lazily.Value[map[string]api.LogLevel]{Make: func() map[string]api.LogLevel {
 	return map[string]api.LogLevel{
 		"assert-to-with": api.LogLevelSilent, "assert-type-json": api.LogLevelSilent,
 		"assign-to-constant": api.LogLevelSilent,
@@ -36,7 +32,7 @@ var silent = sync.OnceValue(func() map[string]api.LogLevel {
 		"unsupported-dynamic-import": api.LogLevelSilent, "unsupported-regexp": api.LogLevelSilent,
 		"unsupported-require-call": api.LogLevelSilent,
 	}
-})
+}}
 
 // compile removes the types from code. The result is in a normal form: every statement ends in a
 // semicolon or a brace, on separate lines, without comments between statements.
@@ -51,12 +47,12 @@ func compile(code string, how mode) api.TransformResult {
 		Loader:         how.loader,
 		TsconfigRaw:    config,
 		Target:         api.ESNext,
-		Supported:      lowered,
+		Supported:      map[string]bool{"decorators": false, "using": false}, // what engines lack
 		Sourcemap:      api.SourceMapExternal,
 		SourcesContent: api.SourcesContentExclude,
 		LegalComments:  api.LegalCommentsNone,
 		LogLevel:       api.LogLevelSilent,
-		LogOverride:    silent(),
+		LogOverride:    silent.Get(),
 	})
 }
 

@@ -2,22 +2,24 @@ package program
 
 import (
 	"strings"
-	"sync"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // languages maps the names of languages, after a Markdown fence or in execute's argument, to the
 // language that runs; "" means none.
-var languages = sync.OnceValue(func() map[string]string {
+var languages = lazily.Value[map[string]string]{Make: func() map[string]string {
 	return map[string]string{
 		"ts": "typescript", "typescript": "typescript", "tsx": "typescript", "mts": "typescript", "cts": "typescript",
 		"deno": "typescript",
 		"js":   "javascript", "javascript": "javascript", "jsx": "javascript", "mjs": "javascript", "cjs": "javascript",
 		"node": "javascript", "nodejs": "javascript", "ecmascript": "javascript",
-		"py": "python", "python": "python", "python3": "python", "py3": "python", "ipython": "python", "pycon": "python",
-		"bash": "bash", "sh": "bash", "shell": "bash",
+		"py": "python", "python": "python", "python3": "python", "py3": "python", "ipython": "python",
+		"pycon": "python",
+		"bash":  "bash", "sh": "bash", "shell": "bash",
 		"go": "go", "golang": "go", "rust": "rust", "rs": "rust", "java": "java",
 	}
-})
+}}
 
 // isScript reports whether a language is TypeScript or JavaScript.
 func isScript(language string) bool { return language == "typescript" || language == "javascript" }
@@ -68,7 +70,7 @@ func unwrap(source string, naive bool) (*text, *Error) {
 // which remains if a fence got lost.
 func leadingLanguage(s string) int {
 	line, _, found := strings.Cut(s, "\n")
-	if l := languages()[strings.TrimSpace(line)]; found && isScript(l) {
+	if l := languages.Get()[strings.TrimSpace(line)]; found && isScript(l) {
 		return len(line)
 	}
 	return 0
@@ -80,7 +82,7 @@ func leadingLanguage(s string) int {
 func pickBlocks(blocks []block, language string) []block {
 	var named, bare []block
 	for _, k := range blocks {
-		if l := languages()[k.info]; l != "" && (l == language || language == "" && isScript(l)) {
+		if l := languages.Get()[k.info]; l != "" && (l == language || language == "" && isScript(l)) {
 			named = append(named, k)
 		} else if k.info == "" {
 			bare = append(bare, k)
@@ -180,7 +182,7 @@ func fenceLine(source string, lo, hi int) (mark, info string, at int) {
 			info = w[0]
 		}
 	}
-	if mark[0] == '~' && info != "" && languages()[info] == "" {
+	if mark[0] == '~' && info != "" && languages.Get()[info] == "" {
 		return "", "", 0
 	}
 	return mark, info, at
@@ -195,7 +197,7 @@ func oneLine(source string, at, hi int, mark string) (block, bool) {
 	b := block{from: from, to: to - len(mark), at: at}
 	body := source[b.from:b.to]
 	w := body[:len(body)-len(strings.TrimLeft(body, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))]
-	if l := strings.ToLower(w); languages()[l] != "" && len(w) < len(body) && body[len(w)] == ' ' {
+	if l := strings.ToLower(w); languages.Get()[l] != "" && len(w) < len(body) && body[len(w)] == ' ' {
 		b.info, b.from = l, b.from+len(w)
 	}
 	return b, true

@@ -2,7 +2,6 @@ package program
 
 import (
 	"encoding/json"
-	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -126,7 +125,7 @@ func (s *steps) position(genLine, genCol int) (line, col int, ok bool) {
 
 // stackPlace matches a position of the program in a frame of a stack trace: "at boom
 // (program.js:3:34)".
-var stackPlace = lazily.Regexp(regexp.QuoteMeta(FileName) + `:(\d{1,9})(?::(\d{1,9}))?`)
+var stackPlace = lazily.Regexp(`program\.js:(\d{1,9})(?::(\d{1,9}))?`)
 
 // Locate returns the position in the agent's text of the innermost frame of an engine's stack trace
 // that has one.

@@ -271,7 +271,7 @@ func problems(found []problem, source string) *Error {
 // languageOf returns the language of a program.
 func languageOf(q Request) (string, *Error) {
 	name := strings.ToLower(strings.TrimSpace(q.Language))
-	if l := languages()[name]; l != "" {
+	if l := languages.Get()[name]; l != "" {
 		return l, nil
 	}
 	if name != "" {
@@ -283,18 +283,18 @@ func languageOf(q Request) (string, *Error) {
 	if isShell(head) {
 		return "bash", nil
 	}
-	if mark, info, _ := fenceLine(head, 0, len(head)); mark != "" && compilerOf(languages()[info]) != nil {
-		return languages()[info], nil
+	if mark, info, _ := fenceLine(head, 0, len(head)); mark != "" && compilerOf(languages.Get()[info]) != nil {
+		return languages.Get()[info], nil
 	}
 	if !strings.Contains(q.Source, "py") {
 		return "typescript", nil
 	}
-	if languages()[strings.ToLower(strings.TrimSpace(head))] == "python" {
+	if languages.Get()[strings.ToLower(strings.TrimSpace(head))] == "python" {
 		return "python", nil
 	}
 	said := "typescript"
 	for _, b := range findBlocks(q.Source, inScript) {
-		switch languages()[b.info] {
+		switch languages.Get()[b.info] {
 		case "python":
 			said = "python"
 		case "typescript", "javascript":

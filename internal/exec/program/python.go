@@ -97,7 +97,7 @@ func unwrapPython(source string) (code string, line int, e *Error) {
 	}
 	if len(blocks) == 0 {
 		if head, rest, found := strings.Cut(source[from:], "\n"); found &&
-			languages()[strings.ToLower(strings.TrimSpace(head))] == "python" {
+			languages.Get()[strings.ToLower(strings.TrimSpace(head))] == "python" {
 			return rest, 1, nil
 		}
 		return source[from:], 0, nil

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
@@ -12,7 +11,7 @@ import (
 const ShellName = "program.sh"
 
 // shellPlace matches the position of an error of the shell.
-var shellPlace = lazily.Regexp(regexp.QuoteMeta(ShellName) + `: line (\d{1,9})(?:, column (\d{1,9}))?`)
+var shellPlace = lazily.Regexp(`program\.sh: line (\d{1,9})(?:, column (\d{1,9}))?`)
 
 // prepareShell prepares a shell script. It runs unchanged, without a Markdown fence around all of
 // it. Fences inside are part of the script, because scripts write Markdown files.
@@ -37,12 +36,12 @@ func unwrapWhole(source, language string) (string, *Error) {
 	head, rest, _ := strings.Cut(code[start:], "\n")
 	blank := "\n" // in place of the first line
 	switch mark, info, _ := fenceLine(head, 0, len(head)); {
-	case mark != "" && (info == "" || languages()[info] == language):
+	case mark != "" && (info == "" || languages.Get()[info] == language):
 		if body := strings.TrimRight(rest, " \t\r\n"); strings.HasSuffix(body, "\n"+mark) {
 			rest = strings.TrimSuffix(body, mark)
 		}
 		code = code[:start] + blank + rest
-	case languages()[strings.ToLower(strings.TrimSpace(head))] == language && rest != "":
+	case languages.Get()[strings.ToLower(strings.TrimSpace(head))] == language && rest != "":
 		code = code[:start] + blank + rest
 	}
 	code = strings.ReplaceAll(code, "\r\n", "\n")
@@ -60,8 +59,8 @@ func isShell(head string) bool {
 		if name == "env" && len(words) > 1 {
 			name = words[1]
 		}
-		return languages()[name] == "bash"
+		return languages.Get()[name] == "bash"
 	}
 	mark, info, _ := fenceLine(head, 0, len(head))
-	return mark != "" && languages()[info] == "bash"
+	return mark != "" && languages.Get()[info] == "bash"
 }

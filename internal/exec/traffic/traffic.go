@@ -148,12 +148,14 @@ func (t *Traffic) checkAgain() {
 }
 
 // errNoLonger is the error of a connection that is no longer permitted.
-var errNoLonger = tool.Errorf(tool.Denied, "a connection was closed: it is no longer permitted; see the policies, and "+
-	"the key of the sandbox's last user")
+var errNoLonger = &tool.Error{Kind: tool.Denied,
+	Msg: "a connection was closed: it is no longer permitted; see the policies, and " +
+		"the key of the sandbox's last user"}
 
 // errNewLabels is the error of a connection that policy doesn't permit with new labels.
-var errNewLabels = tool.Errorf(tool.Denied, "a connection was closed: the sandbox has received data with labels with "+
-	"which policy doesn't permit it")
+var errNewLabels = &tool.Error{Kind: tool.Denied,
+	Msg: "a connection was closed: the sandbox has received data with labels with " +
+		"which policy doesn't permit it"}
 
 // AddLabels adds labels to those of the sandbox's data, before it receives data that has them. If
 // there are more than before, it ends the connections under way that are no longer permitted: the

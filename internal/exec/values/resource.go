@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"path"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -52,7 +52,7 @@ func escapePath(p string) string {
 }
 
 // mimeTypes are the types that the standard library doesn't know on every system.
-var mimeTypes = sync.OnceValue(func() map[string]string {
+var mimeTypes = lazily.Value[map[string]string]{Make: func() map[string]string {
 	return map[string]string{
 		".md": "text/markdown", ".csv": "text/csv", ".tsv": "text/tab-separated-values", ".txt": "text/plain",
 		".log":  "text/plain",
@@ -61,12 +61,12 @@ var mimeTypes = sync.OnceValue(func() map[string]string {
 		".ts": "text/typescript", ".py": "text/x-python", ".js": "text/javascript", ".html": "text/html",
 		".xml": "application/xml", ".svg": "image/svg+xml",
 	}
-})
+}}
 
 // mimeType returns the MIME type of a file by its name, or else by its content.
 func mimeType(name string, data []byte) string {
 	ext := strings.ToLower(path.Ext(name))
-	if t := mimeTypes()[ext]; t != "" {
+	if t := mimeTypes.Get()[ext]; t != "" {
 		return t
 	}
 	t := http.DetectContentType(data)

@@ -1,8 +1,7 @@
 package vfs
 
 import (
-	"sync"
-
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -23,7 +22,7 @@ type errorMeaning struct {
 }
 
 // errorTable maps codes to their meanings.
-var errorTable = sync.OnceValue(func() map[string]errorMeaning {
+var errorTable = lazily.Value[map[string]errorMeaning]{Make: func() map[string]errorMeaning {
 	return map[string]errorMeaning{
 		"ENOENT":       {"no such file or directory", tool.NotFound},
 		"EEXIST":       {"file already exists", tool.Conflict},
@@ -42,16 +41,16 @@ var errorTable = sync.OnceValue(func() map[string]errorMeaning {
 		"EIO":          {"i/o error", tool.Internal},
 		"EACCES":       {"permission denied", tool.Denied},
 	}
-})
+}}
 
 // fail returns an Error.
 func fail(code, op, path, hint string) *Error {
-	return &Error{Code: code, Op: op, Path: printable(path), Kind: errorTable()[code].kind, Hint: hint}
+	return &Error{Code: code, Op: op, Path: printable(path), Kind: errorTable.Get()[code].kind, Hint: hint}
 }
 
 // Error returns the text that Node would use, and the hint.
 func (e *Error) Error() string {
-	s := e.Code + ": " + errorTable()[e.Code].text + ", " + e.Op + " '" + e.Path + "'"
+	s := e.Code + ": " + errorTable.Get()[e.Code].text + ", " + e.Op + " '" + e.Path + "'"
 	if e.Hint != "" {
 		s += ": " + e.Hint
 	}

@@ -2,8 +2,8 @@ package console
 
 import (
 	"fmt"
-	"sync"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -17,17 +17,18 @@ type hiddenCharacter struct {
 // listedHidden is how many hidden characters of a text are listed.
 const listedHidden = 20
 
-var hiddenNames = sync.OnceValue(func() map[rune]string {
+var hiddenNames = lazily.Value[map[rune]string]{Make: func() map[rune]string {
 	return map[rune]string{
 		'\r': "carriage return", '\u00a0': "no-break space", '\u00ad': "soft hyphen", '\u200b': "zero-width space",
 		'\u200c': "zero-width non-joiner", '\u200d': "zero-width joiner", '\u200e': "left-to-right mark",
 		'\u200f': "right-to-left mark", '\u2028': "line separator", '\u2029': "paragraph separator",
-		'\u202a': "left-to-right embedding", '\u202b': "right-to-left embedding", '\u202c': "pop directional formatting",
+		'\u202a': "left-to-right embedding", '\u202b': "right-to-left embedding",
+		'\u202c': "pop directional formatting",
 		'\u202d': "left-to-right override", '\u202e': "right-to-left override", '\u2060': "word joiner",
 		'\u2066': "left-to-right isolate", '\u2067': "right-to-left isolate", '\u2068': "first strong isolate",
 		'\u2069': "pop directional isolate", '\ufeff': "byte order mark",
 	}
-})
+}}
 
 // findHidden returns the first hidden characters of a text.
 func findHidden(text string) (out []hiddenCharacter) {
@@ -40,7 +41,7 @@ func findHidden(text string) (out []hiddenCharacter) {
 		if tool.IsVisible(r) {
 			continue
 		}
-		out = append(out, hiddenCharacter{line, column, fmt.Sprintf("U+%04X", r), hiddenNames()[r]})
+		out = append(out, hiddenCharacter{line, column, fmt.Sprintf("U+%04X", r), hiddenNames.Get()[r]})
 		if len(out) == listedHidden {
 			break
 		}

@@ -241,7 +241,7 @@ func (g pageGate) ReadBody(w http.ResponseWriter, r *http.Request, p tool.Princi
 }
 
 // pageLanes are the lanes of pages.
-var pageLanes = map[console.Lane]lane{console.Reads: reads, console.Decisions: controls, console.Waits: waits}
+var pageLanes = [...]lane{console.Reads: reads, console.Decisions: controls, console.Waits: waits}
 
 func (g pageGate) EnterLane(r *http.Request, p tool.Principal, l console.Lane) (leave func(), err error) {
 	return g.s.open.enterLane(pageLanes[l], r, p)

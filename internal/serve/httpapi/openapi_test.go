@@ -69,8 +69,8 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	if routes < 50 || len(operations()) != routes {
-		t.Errorf("operations describes %d routes, and there are %d", len(operations()), routes)
+	if routes < 50 || len(operations.Get()) != routes {
+		t.Errorf("operations describes %d routes, and there are %d", len(operations.Get()), routes)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestDocumentPage(t *testing.T) {
 	if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 		t.Fatalf("the page has status %d and type %s: %s", w.Code, w.Header().Get("Content-Type"), page)
 	}
-	for pattern, o := range operations() {
+	for pattern, o := range operations.Get() {
 		method, path, _ := strings.Cut(pattern, " ")
 		if !strings.Contains(page, `<section id="`+o.ID+`"`) ||
 			!strings.Contains(page, `<span class="method">`+method+`</span> `+api.Prefix+path+`</h3>`) {

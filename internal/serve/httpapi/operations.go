@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/serve/apidoc"
 )
 
@@ -44,7 +45,7 @@ func (s *Server) writeDocument() ([]byte, error) {
 		if !ok || !strings.HasPrefix(path, api.Prefix+"/") {
 			continue
 		}
-		o := operations()[strings.Replace(rt.pattern, api.Prefix, "", 1)]
+		o := operations.Get()[strings.Replace(rt.pattern, api.Prefix, "", 1)]
 		if isList(rt.pattern, &o) {
 			o.Query = append(slices.Clone(o.Query), ofPage()...)
 		}
@@ -168,7 +169,7 @@ type done = struct{}
 
 // operations describes each route below /api/v1, by its pattern without that prefix. A test
 // compares it with the table of routes.
-var operations = sync.OnceValue(func() map[string]apidoc.Operation {
+var operations = lazily.Value[map[string]apidoc.Operation]{Make: func() map[string]apidoc.Operation {
 	return map[string]apidoc.Operation{
 		"GET /openapi.json": {ID: "openAPI", Summary: "This document", Result: typeOf[any]()},
 		"GET /docs":         {ID: "docs", Summary: "This document as a page for people"},
@@ -365,4 +366,4 @@ var operations = sync.OnceValue(func() map[string]apidoc.Operation {
 			Summary: "Cancel the caller's sign-in, or sign out",
 			Query:   []apidoc.Parameter{ofSignIn()}, Result: typeOf[any]()},
 	}
-})
+}}

@@ -74,7 +74,7 @@ func TestListsHavePages(t *testing.T) {
 	t.Cleanup(func() { s.Close() })
 	doc := loadDocument(t, s)
 	n := 0
-	for pattern, o := range operations() {
+	for pattern, o := range operations.Get() {
 		if !isList(pattern, &o) {
 			continue
 		}

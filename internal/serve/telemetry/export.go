@@ -16,7 +16,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
 )
 
 // exportTime is how long one request to the collector may take.
@@ -151,9 +150,6 @@ type (
 	}
 )
 
-// spanKinds are the numbers of the kinds of spans.
-var spanKinds = map[trace.SpanKind]int{trace.SpanKindInternal: 1, trace.SpanKindServer: 2, trace.SpanKindClient: 3}
-
 // encodeSpans returns the message for spans. All are of this process, so they share a resource.
 func encodeSpans(spans []sdk.ReadOnlySpan) *batch {
 	scope := spans[0].InstrumentationScope()
@@ -161,7 +157,7 @@ func encodeSpans(spans []sdk.ReadOnlySpan) *batch {
 	for i, s := range spans {
 		c := s.SpanContext()
 		w := wireSpan{TraceID: c.TraceID().String(), SpanID: c.SpanID().String(), TraceState: c.TraceState().String(),
-			Flags: uint32(c.TraceFlags()), Name: s.Name(), Kind: spanKinds[s.SpanKind()],
+			Flags: uint32(c.TraceFlags()), Name: s.Name(), Kind: int(s.SpanKind()),
 			Start: strconv.FormatInt(s.StartTime().UnixNano(), 10),
 			End:   strconv.FormatInt(s.EndTime().UnixNano(), 10), Attributes: encodeAttributes(s.Attributes())}
 		if p := s.Parent(); p.HasSpanID() {

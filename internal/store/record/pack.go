@@ -5,9 +5,10 @@ import (
 	_ "embed"
 	"errors"
 	"slices"
-	"sync"
 
 	"github.com/klauspost/compress/s2"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // Dictionaries have what most leaves have in common. They must never change: packed leaves refer to
@@ -22,13 +23,13 @@ var (
 )
 
 var (
-	olderDict = sync.OnceValue(func() *s2.Dict { return makeDict(olderDictionary, digestFolds) })
-	newerDict = sync.OnceValue(func() *s2.Dict { return makeDict(newerDictionary, newerFolds) })
+	olderDict = lazily.Value[*s2.Dict]{Make: func() *s2.Dict { return makeDict(olderDictionary, digestFolds) }}
+	newerDict = lazily.Value[*s2.Dict]{Make: func() *s2.Dict { return makeDict(newerDictionary, newerFolds) }}
 	// line ends are folds in it
-	newestDict = sync.OnceValue(func() *s2.Dict {
+	newestDict = lazily.Value[*s2.Dict]{Make: func() *s2.Dict {
 		text := slices.Concat(eventDictionary, newerDictionary)
 		return makeDict(bytes.ReplaceAll(text, []byte("\n"), nil), newestFolds)
-	})
+	}}
 )
 
 func makeDict(text []byte, folds []fold) *s2.Dict {
@@ -71,7 +72,7 @@ func packLeaf(data []byte) []byte {
 	}
 	out := make([]byte, 1+s2.MaxEncodedLen(len(folded)))
 	out[0] = formOf(data)
-	block := newestDict().Encode(out[1:], folded)
+	block := newestDict.Get().Encode(out[1:], folded)
 	if 1+len(block) >= len(data) {
 		return nil
 	}
@@ -96,13 +97,13 @@ func (u *unpacker) unpackLeaf(leaf, packed []byte) ([]byte, error) {
 	if len(leaf) > 0 || len(packed) == 0 {
 		return nil, errPacked
 	}
-	dict, folds := newestDict, newestFolds
+	dict, folds := &newestDict, newestFolds
 	switch packed[0] {
 	case packedCall, packedEvent:
 	case packedTexts:
-		dict, folds = newerDict, newerFolds
+		dict, folds = &newerDict, newerFolds
 	case packedDigests:
-		dict, folds = olderDict, digestFolds
+		dict, folds = &olderDict, digestFolds
 	default:
 		return nil, errPacked
 	}
@@ -111,7 +112,7 @@ func (u *unpacker) unpackLeaf(leaf, packed []byte) ([]byte, error) {
 		return nil, errPacked
 	}
 	u.folded = slices.Grow(u.folded[:0], n)[:n]
-	folded, err := dict().Decode(u.folded, packed[1:])
+	folded, err := dict.Get().Decode(u.folded, packed[1:])
 	if err != nil {
 		return nil, errPacked
 	}

@@ -96,7 +96,7 @@ func TestAppendTime(t *testing.T) {
 // TestPackedForm checks that only events have the form of events, by which Newest searches.
 func TestPackedForm(t *testing.T) {
 	folded, _ := foldTexts(nil, []byte(event), newerFolds)
-	older := append([]byte{packedTexts}, newerDict().Encode(make([]byte, s2.MaxEncodedLen(len(folded))), folded)...)
+	older := append([]byte{packedTexts}, newerDict.Get().Encode(make([]byte, s2.MaxEncodedLen(len(folded))), folded)...)
 	inForm := func(form byte, leaf string) []byte { return append([]byte{form}, packLeaf([]byte(leaf))[1:]...) }
 	for _, packed := range [][]byte{older, inForm(packedCall, event), inForm(packedEvent, begun)} {
 		if got, err := UnpackLeaf(nil, packed); err == nil {

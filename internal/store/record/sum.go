@@ -20,7 +20,8 @@ const recordRows = `SELECT group_concat(ended || ' ' || seq || ' ' || octet_leng
 	`FROM (SELECT record, ended, seq FROM audit_record WHERE (record, ended) > (?1, ?2) ORDER BY record, ended ` +
 	`LIMIT 512)`
 
-var errIndexRows = tool.Errorf(tool.Conflict, "the index of records was changed: it has rows that can't be read")
+var errIndexRows = &tool.Error{Kind: tool.Conflict,
+	Msg: "the index of records was changed: it has rows that can't be read"}
 
 // A recordRow is a row of audit_record. It says where one half of a record is, or both. If ended is
 // 0 or 1, leaf seq is the first or the second half. Otherwise it is the first, and the second one

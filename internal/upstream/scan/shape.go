@@ -2,18 +2,18 @@ package scan
 
 import (
 	"strings"
-	"sync"
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // lookalikes maps letters of other scripts to the Latin letter that they look like. It holds the
 // letters of Unicode's confusables (UTS 39) that common fonts draw like a letter of ASCII.
 // Fullwidth and mathematical letters are not in it: NFKC maps those.
-var lookalikes = sync.OnceValue(func() map[rune]rune {
+var lookalikes = lazily.Value[map[rune]rune]{Make: func() map[rune]rune {
 	return map[rune]rune{
 		'а': 'a', 'е': 'e', 'о': 'o', 'р': 'p', 'с': 'c', 'у': 'y', 'х': 'x', 'і': 'i', 'ј': 'j', 'ѕ': 's', 'һ': 'h',
 		'ԁ': 'd', 'ԛ': 'q', 'ԝ': 'w', 'ӏ': 'l', 'ѵ': 'v', 'ѡ': 'w', 'ɡ': 'g', 'ո': 'n', 'ս': 'u', 'օ': 'o', 'հ': 'h',
@@ -25,7 +25,7 @@ var lookalikes = sync.OnceValue(func() map[rune]rune {
 		'Ꭱ': 'R', 'Ꮪ': 'S', 'Ꭲ': 'T', 'Ꮩ': 'V', 'Ꮃ': 'W', 'Ꮓ': 'Z', 'к': 'k', 'т': 't', 'м': 'm', 'н': 'h', 'в': 'b',
 		'‐': '-', '‑': '-', '‒': '-', '–': '-', '’': '\'', '‘': '\'',
 	}
-})
+}}
 
 // foldText returns a text as rules see it: in lower case, on one line, with single spaces, without
 // emphasis, and with Latin letters instead of others that look like them.
@@ -44,7 +44,7 @@ func foldText(s string) string {
 			space = true
 			continue
 		case r > 0x7f:
-			if l, ok := lookalikes()[r]; ok {
+			if l, ok := lookalikes.Get()[r]; ok {
 				r = l
 			}
 		}
@@ -70,7 +70,7 @@ func mixesScripts(name string) string {
 			continue
 		}
 		for _, r := range word {
-			if _, ok := lookalikes()[r]; ok || r > 0x7f && isASCII(norm.NFKC.String(string(r))) {
+			if _, ok := lookalikes.Get()[r]; ok || r > 0x7f && isASCII(norm.NFKC.String(string(r))) {
 				found = append(found, r)
 			}
 		}
@@ -82,7 +82,7 @@ func mixesScripts(name string) string {
 func shapeName(name string) string {
 	if !isASCII(name) {
 		name = strings.Map(func(r rune) rune {
-			if l, ok := lookalikes()[r]; ok {
+			if l, ok := lookalikes.Get()[r]; ok {
 				return l
 			}
 			return r

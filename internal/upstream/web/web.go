@@ -19,8 +19,8 @@ import (
 )
 
 // errPrivate means that a host has no public address, and the configuration doesn't name it.
-var errPrivate = tool.NotSent(tool.Errorf(tool.Denied, "the host has no public address: to use a server in a private "+
-	"network, set server in the configuration"))
+var errPrivate = &tool.Error{Kind: tool.Denied, Unsent: true,
+	Msg: "the host has no public address: to use a server in a private network, set server in the configuration"}
 
 // Clients holds two clients: one for hosts that the configuration names, and one for hosts that
 // only an API names, which reaches public addresses only. Neither follows redirects.

@@ -314,7 +314,7 @@ func indexName(e ast.Expression) string {
 func (c *checker) walkOperation(e ast.Expression, s *scope) {
 	switch e := e.(type) {
 	case *ast.BinaryExpression:
-		if needsValues[e.Operator] {
+		if needsValues(e.Operator) {
 			c.checkAwaited(e.Left, s, "which is not a number")
 			c.checkAwaited(e.Right, s, "which is not a number")
 		}
@@ -381,7 +381,13 @@ func (c *checker) walkObject(e *ast.ObjectLiteral, s *scope) {
 	}
 }
 
-// needsValues are the operators for which a promise makes no sense. (&&, || and ?? are used for
+// needsValues reports whether a promise makes no sense for an operator. (&&, || and ?? are used for
 // conditional calls.)
-var needsValues = map[js.Token]bool{js.PLUS: true, js.MINUS: true, js.MULTIPLY: true, js.SLASH: true,
-	js.REMAINDER: true, js.LESS: true, js.GREATER: true, js.LESS_OR_EQUAL: true, js.GREATER_OR_EQUAL: true}
+func needsValues(operator js.Token) bool {
+	switch operator {
+	case js.PLUS, js.MINUS, js.MULTIPLY, js.SLASH, js.REMAINDER, js.LESS, js.GREATER, js.LESS_OR_EQUAL,
+		js.GREATER_OR_EQUAL:
+		return true
+	}
+	return false
+}

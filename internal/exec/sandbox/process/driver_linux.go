@@ -323,7 +323,7 @@ func (d *Driver) startKept(ctx context.Context, b *box, path string) (*box, erro
 }
 
 // errDriverClosed is the error of a sandbox that is created too late.
-var errDriverClosed = tool.Errorf(tool.Unavailable, "the driver is closed")
+var errDriverClosed = &tool.Error{Kind: tool.Unavailable, Msg: "the driver is closed"}
 
 // errSlowStart is the error of a sandbox that needs more than startTime to become ready.
 var errSlowStart = tool.Errorf(tool.Unavailable, "the sandbox was not ready after %s: is this host overloaded?",

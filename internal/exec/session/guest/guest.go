@@ -49,8 +49,8 @@ type Source struct {
 func (s *Source) KindName() string { return s.kind.Name }
 
 // ErrNoSnapshots means that the state of a guest can't be stored.
-var ErrNoSnapshots = tool.Errorf(tool.Unavailable,
-	"this kind of sandbox has no sessions: its state can't be kept. Leave session out")
+var ErrNoSnapshots = &tool.Error{Kind: tool.Unavailable,
+	Msg: "this kind of sandbox has no sessions: its state can't be kept. Leave session out"}
 
 // capabilities caches the capabilities of a driver once it has reported them. Errors are not
 // cached, since they may be temporary.

@@ -141,7 +141,7 @@ func (j *job) packageFolder(version string) string {
 // pythonPrefix returns the folder below which the image's Python is installed: "usr" for
 // usr/bin/python3, also if none is found.
 func (j *job) pythonPrefix() string {
-	for _, at := range searched()["python"] {
+	for _, at := range searched.Get()["python"] {
 		if found, err := j.x.resolveLinks(at, 0); err == nil && found != "" || j.onHost(at) {
 			return strings.TrimPrefix(path.Dir(path.Dir(at)), "/")
 		}
@@ -166,5 +166,6 @@ func (j *job) onHost(name string) bool {
 }
 
 // errNoPackages is the error if a sandbox has none of the folders.
-var errNoPackages = tool.Errorf(tool.Invalid, "the sandbox has no packages in .local or node_modules of its home: "+
-	"install some first, for example by biplane sandboxes exec NAME -- pip install --user PACKAGE")
+var errNoPackages = &tool.Error{Kind: tool.Invalid,
+	Msg: "the sandbox has no packages in .local or node_modules of its home: " +
+		"install some first, for example by biplane sandboxes exec NAME -- pip install --user PACKAGE"}

@@ -5,11 +5,12 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-	"sync"
+
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
 // searched lists where the interpreters of languages are looked for, by the drivers' names.
-var searched = sync.OnceValue(func() map[string][]string {
+var searched = lazily.Value[map[string][]string]{Make: func() map[string][]string {
 	return map[string][]string{
 		"python": {"/usr/local/bin/python3", "/usr/bin/python3", "/opt/venv/bin/python3"},
 		"js":     {"/usr/local/bin/node", "/usr/bin/node", "/usr/bin/nodejs"},
@@ -18,12 +19,12 @@ var searched = sync.OnceValue(func() map[string][]string {
 		"rust":   {"/usr/local/cargo/bin/rustc", "/usr/bin/rustc"},
 		"java":   {"/opt/java/openjdk/bin/javac", "/usr/local/bin/javac", "/usr/bin/javac"},
 	}
-})
+}}
 
 // scanTree finds the interpreters and modules of the tree.
 func (j *job) scanTree() {
 	j.m.Interpreters = map[string]string{}
-	for runtime, paths := range searched() {
+	for runtime, paths := range searched.Get() {
 		for _, at := range paths {
 			if found, err := j.x.resolveLinks(at, 0); err == nil && found != "" {
 				j.m.Interpreters[runtime] = at

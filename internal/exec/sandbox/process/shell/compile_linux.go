@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 )
 
@@ -48,7 +48,7 @@ type toolchain struct {
 // built is the file of the last program's digest.
 const built = "built"
 
-var toolchains = sync.OnceValue(func() map[string]*toolchain {
+var toolchains = lazily.Value[map[string]*toolchain]{Make: func() map[string]*toolchain {
 	return map[string]*toolchain{
 		"go": {
 			version:     []string{"version"},
@@ -56,7 +56,8 @@ var toolchains = sync.OnceValue(func() map[string]*toolchain {
 			folder:      "program/",
 			client:      map[string]string{"go.mod": "module tools\n\ngo 1.24\n", "tools.go": goClient},
 			environment: []string{"GOWORK=off", "GOPROXY=off", "GOFLAGS=-mod=mod", "CGO_ENABLED=0"},
-			empty: "package main\n\nimport (\n\t_ \"errors\"\n\t_ \"fmt\"\n\t_ \"os\"\n\t_ \"sort\"\n\t_ \"strings\"\n" +
+			empty: "package main\n\nimport (\n\t_ \"errors\"\n\t_ \"fmt\"\n\t_ \"os\"\n\t_ \"sort\"\n" +
+				"\t_ \"strings\"\n" +
 				"\t_ \"sync\"\n\t_ \"time\"\n\t_ \"tools\"\n)\n\nfunc main() {}\n",
 		},
 		"rust": {
@@ -72,7 +73,7 @@ var toolchains = sync.OnceValue(func() map[string]*toolchain {
 			empty:       "class Program {}\n",
 		},
 	}
-})
+}}
 
 // listCommands returns the commands that compile a program, in order, and the one that runs it.
 // name is the name of the program's file.
@@ -179,7 +180,7 @@ func (a *agent) buildProgram(run *sandbox.Run) (command []string, text string, e
 
 // ClientDigest returns a digest of the clients.
 func ClientDigest() string {
-	return digestFiles(map[string]string{"go": goClient + toolchains()["go"].empty, "rust": rustClient})
+	return digestFiles(map[string]string{"go": goClient + toolchains.Get()["go"].empty, "rust": rustClient})
 }
 
 // digestFiles returns a digest of the names and texts of files.

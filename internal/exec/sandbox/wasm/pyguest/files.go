@@ -152,7 +152,7 @@ func (i imports) ask(f sandbox.File) (value json.RawMessage, errno uint32) {
 		i.g.host.SetClock(m.At)
 	}
 	if e := m.Answer.Error; e != nil {
-		if n, known := codes()[e.Code]; known {
+		if n, known := codes.Get()[e.Code]; known {
 			return nil, n
 		}
 		return nil, errIO

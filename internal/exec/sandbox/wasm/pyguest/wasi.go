@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/third_party/cpython/py"
 )
@@ -38,7 +38,7 @@ const (
 )
 
 // codes maps the host's error names (sandbox.GuestError.Code) to error numbers.
-var codes = sync.OnceValue(func() map[string]uint32 {
+var codes = lazily.Value[map[string]uint32]{Make: func() map[string]uint32 {
 	return map[string]uint32{
 		"EACCES": errAccess, "EBADF": errBadFile, "EBUSY": errBusy, "EEXIST": errExist, "EILSEQ": errIllegal,
 		"EINVAL": errInvalid, "EIO": errIO,
@@ -46,7 +46,7 @@ var codes = sync.OnceValue(func() map[string]uint32 {
 		"ENOTDIR": errNotDir, "ENOTEMPTY": errNotEmpty, "ENOTSUP": errNotSup, "EPERM": errPerm, "EROFS": errReadOnly,
 		"EDQUOT": errQuota, "EFBIG": errTooBig, "ENOSYS": errNoSys,
 	}
-})
+}}
 
 // imports implements all functions that the engine imports: the guest's entire interface. Addresses
 // and lengths come from the guest; an invalid one panics in a slice operation or by a fault, which
