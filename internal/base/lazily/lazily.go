@@ -38,14 +38,14 @@ func Words(lists ...string) *Set { return &Set{lists: lists} }
 
 // Get returns the words. The caller must not change them.
 func (s *Set) Get() map[string]bool {
-	s.once.Do(s.build)
+	s.once.Do(s.addWords)
 	return s.words
 }
 
 // Has reports whether the set contains w.
 func (s *Set) Has(w string) bool { return s.Get()[w] }
 
-func (s *Set) build() {
+func (s *Set) addWords() {
 	s.words = map[string]bool{}
 	for _, l := range s.lists {
 		for _, w := range strings.Fields(l) {

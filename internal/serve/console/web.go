@@ -23,9 +23,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/control/approval"
@@ -51,7 +51,7 @@ type Config struct {
 type Server struct {
 	cfg       Config
 	sessions  *sessions
-	templates func() *template.Template // parsed for the first page
+	templates lazily.Value[*template.Template] // parsed for the first page
 	origins   *http.CrossOriginProtection
 	timelines *timelines
 	live      liveViews
@@ -69,7 +69,7 @@ func New(cfg Config) *Server {
 		cfg.Program = func(context.Context, *approval.Request) string { return "" }
 	}
 	return &Server{cfg: cfg, sessions: newSessions(cfg.Clock), origins: http.NewCrossOriginProtection(),
-		timelines: newTimelines(), templates: sync.OnceValue(parseTemplates)}
+		timelines: newTimelines(), templates: lazily.Value[*template.Template]{Make: parseTemplates}}
 }
 
 // parseTemplates returns the templates of the pages.
@@ -371,7 +371,7 @@ func (v *visit) newFrame(data any) *frame {
 // renderPart returns the text of a template.
 func (v *visit) renderPart(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
-	err := v.server.templates().ExecuteTemplate(&b, name, v.newFrame(data))
+	err := v.server.templates.Get().ExecuteTemplate(&b, name, v.newFrame(data))
 	return b.Bytes(), err
 }
 
