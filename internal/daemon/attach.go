@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
@@ -25,11 +29,16 @@ const patience = 10 * time.Second
 const firstWait = time.Minute
 
 // An Attachment is a connection to the Daemon of a data folder, which runs in another process or in
-// this one.
+// this one. When the other process ends, its successor is asked, or this process becomes it.
 type Attachment struct {
 	Client *api.Client
-	Notice string   // what the user should know about the other process; may be empty
-	own    *running // nil when another process runs it
+	Notice string // what the user should know about the other process; may be empty
+
+	cfg   Config
+	owner http.RoundTripper // asks the other process
+
+	mu  sync.Mutex
+	own *running // nil when another process runs it
 }
 
 // Attach connects to the process that owns the data folder, or starts a Daemon here if there is
@@ -46,18 +55,17 @@ func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 	if err != nil {
 		return nil, err
 	}
+	a := &Attachment{cfg: cfg, owner: local.Transport(cfg.DataDir)}
+	a.Client = &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: a}}
 	if d != nil {
-		own := start(ctx, d)
-		return &Attachment{Client: &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: own.api}},
-			own: own}, nil
+		a.own = start(ctx, d)
+		return a, nil
 	}
-	c := local.Client(cfg.DataDir)
-	s, err := requestStatus(ctx, c)
+	s, err := requestStatus(ctx, a.Client)
 	if err != nil {
-		return nil, tool.Errorf(tool.Unavailable, "biplane process %d owns the data folder, and does not answer: %w",
-			owner.PID, err)
+		return nil, errors.Join(tool.Errorf(tool.Unavailable,
+			"biplane process %d owns the data folder, and does not answer: %w", owner.PID, err), a.Close())
 	}
-	a := &Attachment{Client: c}
 	if s.Version != cfg.Version {
 		a.Notice = fmt.Sprintf(
 			"process %d, which answers, is biplane %s, and this is %s: stop that process to use this one", s.PID,
@@ -71,13 +79,93 @@ func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 	return a, nil
 }
 
+// RoundTrip sends a request to the Daemon. If the process that runs it ends before it has begun to
+// work on the request, RoundTrip sends it to the next one.
+func (a *Attachment) RoundTrip(r *http.Request) (*http.Response, error) {
+	late := time.Now().Add(patience)
+	for {
+		if own := a.ownDaemon(); own != nil {
+			return own.api.RoundTrip(r)
+		}
+		resp, untouched, err := a.askOwner(r)
+		if !untouched || r.Context().Err() != nil || time.Now().After(late) {
+			return resp, err
+		}
+		if r.GetBody != nil {
+			r = r.Clone(r.Context())
+			if r.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+		if err := a.findSuccessor(r.Context()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// askOwner sends a request to the other process. untouched reports that this process had no effect,
+// because it ends: the request can be sent again.
+func (a *Attachment) askOwner(r *http.Request) (resp *http.Response, untouched bool, err error) {
+	var sent atomic.Bool
+	bodyless := r.Body == nil || r.Body == http.NoBody
+	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got100Continue: func() { sent.Store(true) }})
+	out := r.Clone(ctx)
+	if !bodyless {
+		out.Header.Set("Expect", "100-continue") // the body follows once the handler reads it
+	}
+	resp, err = a.owner.RoundTrip(out)
+	dial := (*net.OpError)(nil)
+	switch {
+	case err != nil && errors.As(err, &dial) && dial.Op == "dial":
+		return nil, bodyless || r.GetBody != nil, err
+	case err != nil && bodyless:
+		return nil, r.Method == http.MethodGet, err
+	case err != nil:
+		return nil, !sent.Load() && r.GetBody != nil, err
+	case resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get(local.StoppingHeader) != "":
+		return resp, bodyless || r.GetBody != nil, nil
+	}
+	return resp, false, nil
+}
+
+// findSuccessor starts a Daemon here, or waits until another process owns the data folder.
+func (a *Attachment) findSuccessor(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.own != nil {
+		return nil
+	}
+	d, _, err := openOrFindOwner(ctx, a.cfg)
+	if d != nil {
+		a.own = start(ctx, d)
+	}
+	return err
+}
+
+// ownDaemon returns the Daemon that this process runs; nil if another process does.
+func (a *Attachment) ownDaemon() *running {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.own
+}
+
 // Connecting returns the names of the servers that this process's own Daemon is still connecting
 // to.
 func (a *Attachment) Connecting() []string {
-	if a.own == nil {
+	own := a.ownDaemon()
+	if own == nil {
 		return nil
 	}
-	return a.own.d.upstreams.listConnecting()
+	return own.d.upstreams.listConnecting()
+}
+
+// Close stops the Daemon if this process owns it, and waits until everything it started is gone.
+func (a *Attachment) Close() error {
+	own := a.ownDaemon()
+	if own == nil {
+		return nil
+	}
+	return own.stop()
 }
 
 // requestStatus requests the status of a process, with a timeout of patience.
@@ -85,14 +173,6 @@ func requestStatus(ctx context.Context, c *api.Client) (*api.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return c.Status(ctx)
-}
-
-// Close stops the Daemon if this process owns it, and waits until everything it started is gone.
-func (a *Attachment) Close() error {
-	if a.own == nil {
-		return nil
-	}
-	return a.own.stop()
 }
 
 // A running is a Daemon whose Run has been called.

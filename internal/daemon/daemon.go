@@ -326,6 +326,7 @@ func (d *Daemon) refuseNewWork(next http.Handler) http.Handler {
 		if r.Method == http.MethodPost && !httpapi.IsMCP(r.URL.Path) && d.life.stopping.Load() {
 			w.Header().Set("Connection", "close")
 			w.Header().Set("Retry-After", "1")
+			w.Header().Set(local.StoppingHeader, "true")
 			httpapi.WriteProblem(w, tool.Errorf(tool.Unavailable,
 				"biplane is stopping: send this again when it is back"))
 			return

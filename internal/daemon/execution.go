@@ -39,13 +39,14 @@ func (d *Daemon) recover(ctx context.Context) {
 // lose their results. It calls waiting once, with the number of executions, if there is anything to
 // wait for.
 func (a *Attachment) Settle(ctx context.Context, waiting func(executions int)) {
-	if a.own == nil {
+	own := a.ownDaemon()
+	if own == nil {
 		return
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for told := false; ; told = true {
-		n := a.own.d.executor.Busy()
+		n := own.d.executor.Busy()
 		if n == 0 {
 			return
 		}

@@ -19,12 +19,22 @@ import (
 // patience is how long the owner of the data folder may take to respond.
 const patience = 10 * time.Second
 
+// StoppingHeader names the header of answers to requests that were refused because the process is
+// stopping.
+const StoppingHeader = "Biplane-Stopping"
+
 // Client returns a client of the API over the socket in a data folder.
 func Client(folder string) *api.Client {
-	return &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: &http.Transport{
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, folder) },
-		DisableKeepAlives: true, // leave no connection that would have to be closed
-	}}}
+	return &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: Transport(folder)}}
+}
+
+// Transport returns a transport of requests over the socket in a data folder.
+func Transport(folder string) http.RoundTripper {
+	return &http.Transport{
+		DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, folder) },
+		DisableKeepAlives:     true, // leave no connection that would have to be closed
+		ExpectContinueTimeout: patience,
+	}
 }
 
 // A halfCloser is a connection that can be closed for writing.
