@@ -60,6 +60,9 @@ type Tool struct {
 type CallJudge interface {
 	// OnlyReads reports whether a call with these arguments only reads: false if that is unknown.
 	OnlyReads(arguments json.RawMessage) bool
+	// RenamesFields reports whether the result of a call with these arguments has fields under
+	// other names than those of the tool's server.
+	RenamesFields(arguments json.RawMessage) bool
 }
 
 // ForCall returns the tool as it applies to a call with the given arguments.

@@ -41,7 +41,13 @@ func (g *Gateway) decide(r policy.Request) policy.Decision {
 		return policy.Decision{Effect: policy.Deny, Policy: "required",
 			Reason: r.Tool.Path() + " is for callers that may call " + t.Path()}
 	}
-	return g.cfg.Policy.Decide(r)
+	d := g.cfg.Policy.Decide(r)
+	if len(d.Redact) > 0 && d.Effect != policy.Deny && r.Tool.Judge != nil &&
+		r.Tool.Judge.RenamesFields(r.Arguments) {
+		return policy.Decision{Effect: policy.Deny, Policy: d.Policy, Version: d.Version,
+			Reason: "policy leaves fields out of what " + r.Tool.Path() + " returns, by their names: use no aliases"}
+	}
+	return d
 }
 
 // DecideProgram decides again on a call of execute, once the review has found faults in its

@@ -20,6 +20,10 @@ func (readJudge) OnlyReads(arguments json.RawMessage) bool {
 	return bytes.Contains(arguments, []byte("read"))
 }
 
+func (readJudge) RenamesFields(arguments json.RawMessage) bool {
+	return bytes.Contains(arguments, []byte("rename"))
+}
+
 // TestJudgedCalls checks that policy decides on what a call does, if that depends on its arguments,
 // whatever the configuration says about the tool.
 func TestJudgedCalls(t *testing.T) {
@@ -79,6 +83,37 @@ func TestApprovedJudgedCall(t *testing.T) {
 		c := &tool.Call{Tool: cat.View().Entry("shop", "query").Tool.ForCall(args), Arguments: args}
 		if err := (approvedCall{g, c}).RecheckCall(t.Context()); (err == nil) != permitted {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestRenamedFieldsAreNotRedacted checks that a call that renames the fields of its result is
+// denied where policy removes fields, and only there.
+func TestRenamedFieldsAreNotRedacted(t *testing.T) {
+	for text, denies := range map[string]bool{
+		`@redact("**.ssn") permit (principal, action, resource);`: true,
+		`permit (principal, action, resource);`:                   false,
+	} {
+		p, err := policy.New(policy.Config{Files: []policy.File{{Name: "p.cedar", Text: []byte(text)}}})
+		if err != nil {
+			t.Fatalf("load the policies: %v", err)
+		}
+		cat := catalog.New(catalog.Config{})
+		cat.Set(catalog.Source{Name: "shop",
+			Tools: []*tool.Tool{{Name: "query", InputSchema: []byte(`{"type":"object"}`), Judge: readJudge{}}},
+			Caller: tool.CallerFunc(func(context.Context, *tool.Call) (*tool.Result, error) {
+				return tool.Text(false, "fine"), nil
+			})})
+		g, err := New(Config{Catalog: cat, Policy: p, Approval: new(approval.Gate),
+			Log: slog.New(slog.DiscardHandler), Audit: audittest.NewLog()})
+		if err != nil {
+			t.Fatalf("make the gateway: %v", err)
+		}
+		for what, want := range map[string]bool{"read": false, "rename": denies} {
+			_, err := g.Call(t.Context(), &tool.Call{Path: "shop.query", Arguments: []byte(`{"do":"` + what + `"}`)})
+			if denied := err != nil && tool.AsError(err).Kind == tool.Denied; denied != want {
+				t.Errorf("%s under %s: %v", what, text, err)
+			}
 		}
 	}
 }

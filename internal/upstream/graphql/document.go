@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
@@ -141,6 +142,30 @@ type documentJudge struct{}
 func (documentJudge) OnlyReads(arguments json.RawMessage) bool {
 	_, doc, err := parseQuery(arguments)
 	return err == nil && doc.Operations[0].Operation == ast.Query
+}
+
+// RenamesFields reports whether the document of a call has aliases.
+func (documentJudge) RenamesFields(arguments json.RawMessage) bool {
+	_, doc, err := parseQuery(arguments)
+	if err != nil {
+		return false // it is not sent
+	}
+	return hasAlias(doc.Operations[0].SelectionSet) ||
+		slices.ContainsFunc(doc.Fragments, func(f *ast.FragmentDefinition) bool { return hasAlias(f.SelectionSet) })
+}
+
+// hasAlias reports whether a selection has a field under another name. The selections of fragments
+// that it spreads don't count.
+func hasAlias(set ast.SelectionSet) bool {
+	return slices.ContainsFunc(set, func(s ast.Selection) bool {
+		switch s := s.(type) {
+		case *ast.Field:
+			return s.Alias != "" && s.Alias != s.Name || hasAlias(s.SelectionSet)
+		case *ast.InlineFragment:
+			return hasAlias(s.SelectionSet)
+		}
+		return false
+	})
 }
 
 // An extent is the size of a selection after its fragments are expanded.

@@ -274,6 +274,32 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestRenamedFields checks that aliases are found wherever they are: a policy may remove fields by
+// their names.
+func TestRenamedFields(t *testing.T) {
+	peer := newServer(t, shopSDL, shopResolvers())
+	x := find(t, start(t, graphql.Config{URL: peer.URL}).Ready(t), "query")
+	for query, want := range map[string]bool{
+		"{ a { b } }":                     false,
+		"{ a: a { b } }":                  false,
+		"{ x: a }":                        true,
+		"{ a { x: b } }":                  true,
+		"{ ... on Query { a { x: b } } }": true,
+		"{ ...f } fragment f on Query { a { ... { x: b } } }": true,
+		"{ ...f } fragment f on Query { a { b } }":            false,
+		"mutation { x: a }":                                   true,
+		"{ a":                                                 false,
+	} {
+		args, err := json.Marshal(map[string]string{"query": query})
+		if err != nil {
+			t.Fatalf("json.Marshal: %v", err)
+		}
+		if got := x.Judge.RenamesFields(args); got != want {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	peer := newServer(t, shopSDL, shopResolvers())
 	r := start(t, graphql.Config{URL: peer.URL})
