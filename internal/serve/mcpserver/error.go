@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -55,28 +56,52 @@ func isWritten(err error) bool {
 	return errors.As(err, &e) && (e.Err == nil || !strings.Contains(e.Msg, e.Err.Error()))
 }
 
-// missingCapability returns the original error of an upstream whose tool requires a capability that
-// the client didn't declare (2026-07-28, MissingRequiredClientCapabilityError). If the client did
-// declare it, Biplane doesn't forward it, and the client is not at fault: the result is nil.
+// clientCapabilities are the capabilities that a server may require of a client, with their members.
+var clientCapabilities = map[string][]string{
+	"elicitation": {"form", "url"}, "sampling": {"tools", "context"}, "roots": nil, "extensions": {tasksExtension},
+}
+
+// missingCapability returns the error of an upstream whose tool requires a capability that the
+// client didn't declare (2026-07-28, MissingRequiredClientCapabilityError). It has the text of err,
+// from which secrets and what policy removes are gone, and of the upstream's data only the names of
+// capabilities. If the client did declare it, Biplane doesn't forward it, and the client is not at
+// fault: the result is nil.
 func missingCapability(err error, req *mcp.CallToolRequest) *jsonrpc.Error {
 	var wire *jsonrpc.Error
 	if !errors.As(err, &wire) || wire.Code != mcp.CodeMissingRequiredClientCapabilities ||
 		!isModern(req.ProtocolVersion()) {
 		return nil
 	}
-	required, ok := parseMembers(wire.Data)
+	data, ok := parseMembers(wire.Data)
 	if !ok {
 		return nil
 	}
-	required, _ = parseMembers(fieldOf(wire.Data, required, "requiredCapabilities"))
+	raw := fieldOf(wire.Data, data, "requiredCapabilities")
+	required, _ := parseMembers(raw)
 	declared, _ := jsonvalue.AsObject(req.Params.GetMeta()[mcp.MetaKeyClientCapabilities])
+	named, missing := map[string]map[string]struct{}{}, false
 	for _, m := range required {
-		if _, ok := declared[m.key]; !ok {
-			return wire
+		members, known := clientCapabilities[m.key]
+		if !known {
+			continue
+		}
+		_, has := declared[m.key]
+		missing = missing || !has
+		named[m.key] = map[string]struct{}{}
+		inner, _ := parseMembers(fieldOf(raw, required, m.key))
+		for _, n := range inner {
+			if slices.Contains(members, n.key) {
+				named[m.key][n.key] = struct{}{}
+			}
 		}
 	}
-	if strings.Contains(string(wire.Data), tasksExtension) && !declaresTasks(req.ClientCapabilities()) {
-		return wire
+	_, tasks := named["extensions"][tasksExtension]
+	if !missing && (!tasks || declaresTasks(req.ClientCapabilities())) {
+		return nil
 	}
-	return nil
+	text, merr := tool.Marshal(map[string]any{"requiredCapabilities": named})
+	if merr != nil {
+		return nil
+	}
+	return &jsonrpc.Error{Code: wire.Code, Message: tool.AsError(err).Msg, Data: text}
 }

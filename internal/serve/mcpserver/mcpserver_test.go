@@ -363,10 +363,12 @@ func TestLog(t *testing.T) {
 	})
 }
 
+// TestLackingCapability checks that a client learns which capability a tool requires, and nothing
+// else of an error that no policy has seen.
 func TestLackingCapability(t *testing.T) {
 	d := newDoor()
-	wire := &jsonrpc.Error{Code: -32021, Message: "needs sampling",
-		Data: json.RawMessage(`{"requiredCapabilities":{"sampling":{"x":9007199254740993}}}`)}
+	wire := &jsonrpc.Error{Code: -32021, Message: "secret", Data: json.RawMessage(`{"requiredCapabilities":` +
+		`{"sampling":{"tools":{"x":"secret"},"secret":{}},"secret":{}},"more":"secret"}`)}
 	d.handle("up.echo", func(context.Context, *tool.Call) (*tool.Result, error) {
 		return nil, &tool.Error{Kind: tool.Unavailable, Msg: "up.echo failed: needs sampling", Err: wire}
 	})
@@ -376,8 +378,8 @@ func TestLackingCapability(t *testing.T) {
 			if !strings.Contains(res, `"isError":true`) {
 				t.Errorf("before 2026-07-28: %s", res)
 			}
-		} else if got := string(fieldOf(t, res, "error")); got != `{"code":-32021,"message":"needs sampling","data":`+
-			string(wire.Data)+`}` {
+		} else if got := string(fieldOf(t, res, "error")); got != `{"code":-32021,"message":"up.echo failed: needs `+
+			`sampling","data":{"requiredCapabilities":{"sampling":{"tools":{}}}}}` {
 			t.Errorf("error: %s", got)
 		}
 	})
