@@ -36,6 +36,7 @@ type Driver struct {
 	small    smallProgram
 	starters starters
 	network  hostNetwork
+	threads  sync.WaitGroup // that use network
 	probe    probe
 
 	closing context.Context // done when Close begins
@@ -465,6 +466,7 @@ func (d *Driver) Close() error {
 		errs = append(errs, b.Close())
 	}
 	d.fills.Wait()
+	d.threads.Wait()
 	for _, f := range []*os.File{d.sources, d.bytecode, d.small.file, d.network.file} {
 		if f != nil {
 			errs = append(errs, f.Close())

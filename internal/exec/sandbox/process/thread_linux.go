@@ -72,7 +72,9 @@ func (d *Driver) prepareThread(loopback bool) *thread {
 		return nil
 	}
 	t := &thread{host: host, work: make(chan func(error) bool, 1)}
+	d.threads.Add(1) // Close waits for it
 	runOnThread(func() {
+		defer d.threads.Done()
 		err := makeNetwork(loopback)
 		clean := false
 		if f, ok := <-t.work; ok {
