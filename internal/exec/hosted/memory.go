@@ -31,7 +31,8 @@ func NewMemory(l owned.Limits, host owned.Host) *Memory {
 	if host == nil {
 		host = owned.ThisHost()
 	}
-	return &Memory{most: l.CompleteLimits().TotalMemory, host: host, kick: make(chan struct{}, 1), servers: map[*Server]struct{}{}}
+	most := l.CompleteLimits().TotalMemory
+	return &Memory{most: most, host: host, kick: make(chan struct{}, 1), servers: map[*Server]struct{}{}}
 }
 
 // RunKeeper looks at the memory until ctx is done. While no server is frozen, it sleeps.

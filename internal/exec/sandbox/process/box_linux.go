@@ -65,7 +65,6 @@ type box struct {
 	saidAll   chan struct{} // closed at the end of standard error
 	gate      gate
 	output    *output       // what the agent for Node.js and its processes write; nil: another runtime
-	unsent    error         // why the setup could not be sent
 	ended     chan struct{} // closed when the process has ended
 	state     *os.ProcessState
 
@@ -201,9 +200,6 @@ func (b *box) awaitAgent() error {
 
 // greetAgent reads the answers to the setup.
 func (b *box) greetAgent() error {
-	if b.unsent != nil {
-		return fmt.Errorf("send its setup: %w", b.unsent)
-	}
 	if err := b.gate.receiveListeners(b.conn); err != nil {
 		return fmt.Errorf("receive the listeners of its network: %w", err)
 	}

@@ -124,12 +124,12 @@ func (p *starters) mayTry() bool {
 	if now.Before(p.next) {
 		return false
 	}
-	p.next = now.Add(p.pause())
+	p.next = now.Add(p.pauseTime())
 	return true
 }
 
-// pause returns how long no starter is tried after the failures so far. p.mu is held.
-func (p *starters) pause() time.Duration {
+// pauseTime returns how long no starter is tried after the failures so far. p.mu is held.
+func (p *starters) pauseTime() time.Duration {
 	pause := firstPause
 	for range p.failed - maxFailed {
 		pause = min(2*pause, lastPause)
@@ -157,7 +157,7 @@ func (p *starters) noteFailure(err error, log *slog.Logger) {
 	p.reason = err
 	log.Info("a sandbox started slowly: its starter failed", "error", err)
 	if p.failed >= maxFailed {
-		p.next = p.clock.Now().Add(p.pause())
+		p.next = p.clock.Now().Add(p.pauseTime())
 		log.Warn("sandboxes start slowly: their starters failed", "failures", p.failed, "retry", p.next, "error", err)
 	}
 }

@@ -136,7 +136,7 @@ func (b *box) spawnAndWait(program string, command []string, files []*os.File, l
 				_ = p.Kill() // it may have ended
 				_, _ = p.Wait()
 			} else {
-				_, b.unsent = b.conn.Write(line) // another goroutine would begin later
+				_, _ = b.conn.Write(line) // another goroutine would do so later; awaitAgent notices a failure
 			}
 		}
 		ended := make(chan struct{})
