@@ -56,7 +56,7 @@ func (f *frozenGuests) untilOldest(now time.Time, most time.Duration) time.Durat
 }
 
 // freezeGuests freezes the guests of the session that are processes, and returns their sizes. It
-// returns nil if there are none.
+// returns nil if there are none. Guests that can't be frozen are ended.
 func (h *Hold) freezeGuests() map[string]int64 {
 	select {
 	case <-h.turn:
@@ -69,8 +69,13 @@ func (h *Hold) freezeGuests() map[string]int64 {
 		if !ok {
 			continue
 		}
-		if err := f.FreezeGuest(); err != nil {
-			h.all.cfg.Log.Warn("sandbox of a session not frozen", "session", h.key.name, "error", err)
+		if err := f.FreezeGuest(); err != nil { // its processes would go on, and nothing counts their time
+			h.RecordLoss(language, "its sandbox could not be frozen: "+tool.AsError(err).Msg)
+			delete(h.hot, language)
+			if err := box.Close(); err != nil {
+				h.all.cfg.Log.Warn("sandbox not closed", "session", h.key.name, "error", err)
+			}
+			continue
 		}
 		if sizes == nil {
 			sizes = map[string]int64{}
