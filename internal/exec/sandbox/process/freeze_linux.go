@@ -67,7 +67,9 @@ func (b *box) stopProcesses(stop bool) error {
 	if b.group.freezer != "" {
 		err = b.group.stopProcesses(stop)
 	} else {
-		err = signalAll(b.process.Pid, stop)
+		if err = signalAll(b.process.Pid, stop); err != nil && stop {
+			_ = signalAll(b.process.Pid, false) // or some would stay stopped
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("stop the processes of a sandbox, or let them continue: %w", err)
