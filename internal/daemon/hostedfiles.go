@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/folder"
 	"github.com/biplane-dev/biplane/internal/config"
-	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -123,7 +123,7 @@ func (h *hosting) removeOldFolders(ctx context.Context, s *config.Config, before
 			return n, context.Cause(ctx)
 		}
 		path := filepath.Join(h.folder, name)
-		if err := owned.RemoveFolder(path); err != nil {
+		if err := folder.RemoveFolder(path); err != nil {
 			return n, tool.Errorf(tool.Unavailable, "remove the files of a server: %w", err)
 		}
 		if err := os.Remove(path + usedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {

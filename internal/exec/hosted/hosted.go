@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/folder"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/egress"
 	"github.com/biplane-dev/biplane/internal/exec/owned"
@@ -138,7 +139,7 @@ func RemoveLeft(parent string) error {
 	if _, err := os.Lstat(parent); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return owned.RemoveFolder(parent)
+	return folder.RemoveFolder(parent)
 }
 
 // StartServer starts the server in a new sandbox.
@@ -257,7 +258,7 @@ func (s *Server) removeFolder() error {
 	if !s.temporary {
 		return nil
 	}
-	return owned.RemoveFolder(s.folder)
+	return folder.RemoveFolder(s.folder)
 }
 
 // EndSignal returns a channel that is closed when nothing of the server is left.

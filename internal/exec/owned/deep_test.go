@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/folder"
 	"github.com/biplane-dev/biplane/internal/exec/owned"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"golang.org/x/sys/unix"
@@ -52,14 +53,14 @@ func TestDeepFolders(t *testing.T) {
 		case depth > 250 && (err == nil || tool.AsError(err).Kind != tool.Limit):
 			t.Errorf("%d deep: %v, want an error of kind limit", depth, err)
 		}
-		if err := owned.RemoveFolder(dir); err != nil {
+		if err := folder.RemoveFolder(dir); err != nil {
 			t.Errorf("%d deep, removed: %v", depth, err)
 		}
 		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%d deep: the folder is there still: %v", depth, err)
 		}
 	}
-	if err := owned.RemoveFolder(filepath.Join(t.TempDir(), "none")); err != nil {
+	if err := folder.RemoveFolder(filepath.Join(t.TempDir(), "none")); err != nil {
 		t.Errorf("a folder that isn't there: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/folder"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/base/wallclock"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
@@ -301,7 +302,7 @@ func (s *Sandboxes) removeParts(ctx context.Context, b *box, m sandbox.Machine) 
 		}
 		<-m.EndSignal() // someone else may be closing it
 	}
-	if err := RemoveFolder(s.folderOf(b.rec.ID)); err != nil {
+	if err := folder.RemoveFolder(s.folderOf(b.rec.ID)); err != nil {
 		return err
 	}
 	b.saving.Lock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/folder"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -21,39 +22,14 @@ type usage struct {
 // exceedsLimits reports whether it exceeds the limits.
 func (u usage) exceedsLimits(disk int64, files int) bool { return u.bytes > disk || u.files > files }
 
-// errTooMuch stops a measurement.
-var errTooMuch = errors.New("more than the limit")
-
-// maxDepth is how many folders may be within each other. The host opens each in the one above it.
-const maxDepth = 250
-
-// errTooDeep ends a measurement, since what is deeper doesn't count.
-var errTooDeep = tool.Errorf(tool.Limit, "folders are nested more than %d deep: remove some", maxDepth)
-
-// A measurement adds up files until they exceed limits.
-type measurement struct {
-	usage
-	disk int64
-	most int // files
-}
-
-// addFile adds a file or folder. It returns errTooMuch if they exceed the limits.
-func (m *measurement) addFile(bytes int64) error {
-	m.files++
-	if m.bytes += bytes; m.exceedsLimits(m.disk, m.most) {
-		return errTooMuch
-	}
-	return nil
-}
-
-// MeasureFolder measures the files below a folder, up to limits. Links in it can't lead it
-// elsewhere. If folders are nested too deeply, the error has kind Limit.
+// MeasureFolder measures the files below a folder, up to limits. If folders are nested too deeply,
+// the error has kind Limit.
 func MeasureFolder(dir string, disk int64, files int) (bytes int64, count int, err error) {
-	m := measurement{disk: disk, most: files}
-	if err = measureTree(dir, &m); errors.Is(err, errTooMuch) {
-		err = nil
+	size, err := folder.MeasureFiles(dir, folder.Size{Bytes: disk, Files: files})
+	if errors.Is(err, folder.ErrTooDeep) {
+		err = tool.Errorf(tool.Limit, "%w", err)
 	}
-	return m.bytes, m.files, err
+	return size.Bytes, size.Files, err
 }
 
 // measureBox measures a sandbox's files, also removed files that a process still has open. It
@@ -112,7 +88,3 @@ func (ms *machines) guardFiles(b *box, m sandbox.Machine) {
 		wait = max(ms.cfg.MeasureEach, 10*time.Since(began))
 	}
 }
-
-// RemoveFolder removes a folder of a sandbox that has ended, also folders in it that its programs
-// protected against that, or nested without end.
-func RemoveFolder(dir string) error { return removeTree(dir) }

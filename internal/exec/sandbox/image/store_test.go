@@ -92,16 +92,25 @@ func TestVolumes(t *testing.T) {
 	if _, err := s.MountPath(m, "ann", user); err != nil {
 		t.Errorf("a full volume for reading: %v", err)
 	}
-	if os.Geteuid() == 0 {
-		return // root can read all folders
-	}
 	m.ReadOnly = false
-	hidden := filepath.Join(ann, "hidden")
-	if err := errors.Join(os.Remove(filepath.Join(ann, "file")), os.Mkdir(hidden, 0)); err != nil {
-		t.Fatalf("protect a folder of the volume: %v", err)
+	deep, err := os.OpenRoot(ann)
+	for range 20 { // the path of a file is too long for the system
+		name := strings.Repeat("n", 250)
+		if err == nil {
+			err = deep.Mkdir(name, 0o700)
+		}
+		if err == nil {
+			deep, err = deep.OpenRoot(name)
+		}
 	}
-	if _, err := s.MountPath(m, "ann", user); err == nil {
-		t.Errorf("a volume whose size is unknown: no error")
+	if err == nil {
+		err = errors.Join(os.Remove(filepath.Join(ann, "file")), deep.WriteFile("file", make([]byte, 11), 0o600))
+	}
+	if err != nil {
+		t.Fatalf("write to the volume: %v", err)
+	}
+	if _, err := s.MountPath(m, "ann", user); err == nil || !strings.Contains(err.Error(), "has more than") {
+		t.Errorf("a volume with a file below a long path: %v, want an error", err)
 	}
 }
 

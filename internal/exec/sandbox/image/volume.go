@@ -4,11 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/biplane-dev/biplane/internal/base/folder"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -63,28 +63,12 @@ func CheckVolume(m Mount, dir string) error {
 	if most == 0 {
 		most = DefaultVolume
 	}
-	var bytes int64
-	files := 0
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrPermission) { // its content would not count
-			return tool.Errorf(tool.Conflict, "its size is unknown, because a program has protected %s: change its "+
-				"rights (chmod u+rwx)", path)
-		}
-		if err != nil {
-			return nil // it was removed meanwhile
-		}
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-			bytes += info.Size()
-		}
-		if files++; bytes > most || files > maxVolumeFiles {
-			return fs.SkipAll
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("volume %q: %w", m.Volume, err)
-	}
-	if bytes > most || files > maxVolumeFiles {
+	limit := folder.Size{Bytes: most, Files: maxVolumeFiles}
+	size, err := folder.MeasureFiles(dir, limit)
+	switch {
+	case err != nil: // what can't be read would not count
+		return tool.Errorf(tool.Conflict, "the size of volume %q is unknown: %w", m.Volume, err)
+	case size.IsMoreThan(limit):
 		return tool.Errorf(tool.Limit, "volume %q has more than %s or %d files: remove some of it (%s), or raise its "+
 			"size in the configuration", m.Volume, text.Size(most), maxVolumeFiles, dir)
 	}

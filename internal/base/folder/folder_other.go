@@ -1,6 +1,6 @@
 //go:build !linux
 
-package owned
+package folder
 
 import (
 	"io/fs"

@@ -1,4 +1,4 @@
-package owned
+package folder
 
 import (
 	"crypto/rand"
@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs of a sandbox change its files while the host measures them. So each folder is opened in
-// the one above it: without following a link, without waiting for the writer of a pipe that has
-// taken a folder's place, and in a time and memory that don't grow with the length of the path.
+// Each folder is opened in the one above it: without following a link, without waiting for the
+// writer of a pipe that has taken a folder's place, and in a time and memory that don't grow with
+// the length of the path.
 
 // namesAtOnce is the number of names that are read from a folder at a time.
 const namesAtOnce = 512
@@ -92,8 +92,8 @@ func (m *measurement) measureFolder(dir *os.File, depth int) error {
 		if err := m.addFile(bytes); err != nil || kind != unix.S_IFDIR {
 			return err
 		}
-		if depth == maxDepth {
-			return errTooDeep
+		if depth == MaxDepth {
+			return ErrTooDeep
 		}
 		err := m.measureChild(fd, name, depth+1)
 		if isGone(err) {
@@ -168,7 +168,7 @@ func removeFile(top, dir *os.File, name string, depth int) error {
 	if err := addRights(fd, name, 0o700); err != nil {
 		return err
 	}
-	if depth == maxDepth {
+	if depth == MaxDepth {
 		return unix.Renameat(fd, name, int(top.Fd()), "moved-"+rand.Text())
 	}
 	child, err := openFolder(fd, name)
