@@ -79,7 +79,7 @@ func (b *box) stopProcesses(stop bool) error {
 }
 
 // stopTime is how long the processes of a sandbox may take to stop after a signal.
-const stopTime = 10 * time.Second
+const stopTime = 5 * time.Second
 
 // errRestless is the error for processes that let each other continue.
 var errRestless = tool.Errorf(tool.Unavailable, "some of them still run after %s", stopTime)

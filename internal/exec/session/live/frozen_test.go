@@ -47,6 +47,7 @@ func TestGuestNotFrozen(t *testing.T) {
 	h.Release()
 	why, known := s.frozen.lost.Remove(guestKey{h.key, "python"})
 	if !guest.closed || !known || len(h.hot) > 0 || len(s.by) > 0 {
-		t.Errorf("closed %t, lost for %q, %d guests and %d sessions in memory", guest.closed, why, len(h.hot), len(s.by))
+		t.Errorf("closed %t, lost for %q, %d guests and %d sessions in memory", guest.closed, why, len(h.hot),
+			len(s.by))
 	}
 }
