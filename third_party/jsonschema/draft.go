@@ -15,9 +15,12 @@ type Draft struct {
 	sch           *Schema
 	vocabs        map[string]*Schema // of allVocabs
 	id            string             // property name used to represent id
-	subschemas    []SchemaPath       // locations of subschemas
+	parent        *Draft             // whose locations of subschemas it has, too; nil: none
+	locations     []string           // of subschemas
+	parse         sync.Once          // of the next one
+	parsed        []SchemaPath       // all locations of subschemas
 	vocabPrefix   string             // prefix used for vocabulary
-	allVocabs     map[string]*Schema // names of supported vocabs, without schemas
+	allVocabs     []string           // names of supported vocabs
 	defaultVocabs []string           // names of default vocabs
 }
 
@@ -31,25 +34,24 @@ var (
 		version: 4,
 		url:     "http://json-schema.org/draft-04/schema",
 		id:      "id",
-		subschemas: []SchemaPath{
+		locations: []string{
 			// type agonistic
-			schemaPath("definitions/*"),
-			schemaPath("not"),
-			schemaPath("allOf/[]"),
-			schemaPath("anyOf/[]"),
-			schemaPath("oneOf/[]"),
+			"definitions/*",
+			"not",
+			"allOf/[]",
+			"anyOf/[]",
+			"oneOf/[]",
 			// object
-			schemaPath("properties/*"),
-			schemaPath("additionalProperties"),
-			schemaPath("patternProperties/*"),
+			"properties/*",
+			"additionalProperties",
+			"patternProperties/*",
 			// array
-			schemaPath("items"),
-			schemaPath("items/[]"),
-			schemaPath("additionalItems"),
-			schemaPath("dependencies/*"),
+			"items",
+			"items/[]",
+			"additionalItems",
+			"dependencies/*",
 		},
 		vocabPrefix:   "",
-		allVocabs:     map[string]*Schema{},
 		defaultVocabs: []string{},
 	}
 
@@ -57,12 +59,12 @@ var (
 		version: 6,
 		url:     "http://json-schema.org/draft-06/schema",
 		id:      "$id",
-		subschemas: joinSubschemas(Draft4.subschemas,
-			schemaPath("propertyNames"),
-			schemaPath("contains"),
-		),
+		parent:  Draft4,
+		locations: []string{
+			"propertyNames",
+			"contains",
+		},
 		vocabPrefix:   "",
-		allVocabs:     map[string]*Schema{},
 		defaultVocabs: []string{},
 	}
 
@@ -70,13 +72,13 @@ var (
 		version: 7,
 		url:     "http://json-schema.org/draft-07/schema",
 		id:      "$id",
-		subschemas: joinSubschemas(Draft6.subschemas,
-			schemaPath("if"),
-			schemaPath("then"),
-			schemaPath("else"),
-		),
+		parent:  Draft6,
+		locations: []string{
+			"if",
+			"then",
+			"else",
+		},
 		vocabPrefix:   "",
-		allVocabs:     map[string]*Schema{},
 		defaultVocabs: []string{},
 	}
 
@@ -84,21 +86,22 @@ var (
 		version: 2019,
 		url:     "https://json-schema.org/draft/2019-09/schema",
 		id:      "$id",
-		subschemas: joinSubschemas(Draft7.subschemas,
-			schemaPath("$defs/*"),
-			schemaPath("dependentSchemas/*"),
-			schemaPath("unevaluatedProperties"),
-			schemaPath("unevaluatedItems"),
-			schemaPath("contentSchema"),
-		),
+		parent:  Draft7,
+		locations: []string{
+			"$defs/*",
+			"dependentSchemas/*",
+			"unevaluatedProperties",
+			"unevaluatedItems",
+			"contentSchema",
+		},
 		vocabPrefix: "https://json-schema.org/draft/2019-09/vocab/",
-		allVocabs: map[string]*Schema{
-			"core":       nil,
-			"applicator": nil,
-			"validation": nil,
-			"meta-data":  nil,
-			"format":     nil,
-			"content":    nil,
+		allVocabs: []string{
+			"core",
+			"applicator",
+			"validation",
+			"meta-data",
+			"format",
+			"content",
 		},
 		defaultVocabs: []string{"core", "applicator", "validation"},
 	}
@@ -107,25 +110,39 @@ var (
 		version: 2020,
 		url:     "https://json-schema.org/draft/2020-12/schema",
 		id:      "$id",
-		subschemas: joinSubschemas(Draft2019.subschemas,
-			schemaPath("prefixItems/[]"),
-		),
+		parent:  Draft2019,
+		locations: []string{
+			"prefixItems/[]",
+		},
 		vocabPrefix: "https://json-schema.org/draft/2020-12/vocab/",
-		allVocabs: map[string]*Schema{
-			"core":              nil,
-			"applicator":        nil,
-			"unevaluated":       nil,
-			"validation":        nil,
-			"meta-data":         nil,
-			"format-annotation": nil,
-			"format-assertion":  nil,
-			"content":           nil,
+		allVocabs: []string{
+			"core",
+			"applicator",
+			"unevaluated",
+			"validation",
+			"meta-data",
+			"format-annotation",
+			"format-assertion",
+			"content",
 		},
 		defaultVocabs: []string{"core", "applicator", "unevaluated", "validation"},
 	}
 
 	draftLatest = Draft2020
 )
+
+// subschemas parses the locations of subschemas when they are first needed.
+func (d *Draft) subschemas() []SchemaPath {
+	d.parse.Do(func() {
+		if d.parent != nil {
+			d.parsed = slices.Clip(d.parent.subschemas())
+		}
+		for _, path := range d.locations {
+			d.parsed = append(d.parsed, schemaPath(path))
+		}
+	})
+	return d.parsed
+}
 
 // metaschema compiles the schemas of the draft itself when they are first needed.
 func (d *Draft) metaschema() *Schema {
@@ -135,7 +152,7 @@ func (d *Draft) metaschema() *Schema {
 		c.TrustSchemas()
 		d.sch = c.MustCompile(d.url)
 		d.vocabs = make(map[string]*Schema, len(d.allVocabs))
-		for name := range d.allVocabs {
+		for _, name := range d.allVocabs {
 			d.vocabs[name] = c.MustCompile(strings.TrimSuffix(d.url, "schema") + "meta/" + name)
 		}
 	})
@@ -209,7 +226,7 @@ func (d *Draft) getVocabs(url url, doc any, vocabularies map[string]*Vocabulary)
 		}
 		name, ok := strings.CutPrefix(vocab, d.vocabPrefix)
 		if ok {
-			if _, ok := d.allVocabs[name]; ok {
+			if slices.Contains(d.allVocabs, name) {
 				if !slices.Contains(vocabs, name) {
 					vocabs = append(vocabs, name)
 					continue
@@ -356,13 +373,4 @@ type DuplicateAnchorError struct {
 
 func (e *DuplicateAnchorError) Error() string {
 	return fmt.Sprintf("duplicate anchor %q in %q at %q and %q", e.Anchor, e.URL, e.Ptr1, e.Ptr2)
-}
-
-// --
-
-func joinSubschemas(a1 []SchemaPath, a2 ...SchemaPath) []SchemaPath {
-	var a []SchemaPath
-	a = append(a, a1...)
-	a = append(a, a2...)
-	return a
 }
