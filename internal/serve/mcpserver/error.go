@@ -56,7 +56,8 @@ func isWritten(err error) bool {
 	return errors.As(err, &e) && (e.Err == nil || !strings.Contains(e.Msg, e.Err.Error()))
 }
 
-// clientCapabilities are the capabilities that a server may require of a client, with their members.
+// clientCapabilities are the capabilities that a server may require of a client, with their
+// members.
 var clientCapabilities = map[string][]string{
 	"elicitation": {"form", "url"}, "sampling": {"tools", "context"}, "roots": nil, "extensions": {tasksExtension},
 }
@@ -99,7 +100,9 @@ func missingCapability(err error, req *mcp.CallToolRequest) *jsonrpc.Error {
 	if !missing && (!tasks || declaresTasks(req.ClientCapabilities())) {
 		return nil
 	}
-	text, merr := tool.Marshal(map[string]any{"requiredCapabilities": named})
+	text, merr := tool.Marshal(struct {
+		Required map[string]map[string]struct{} `json:"requiredCapabilities"`
+	}{named})
 	if merr != nil {
 		return nil
 	}
