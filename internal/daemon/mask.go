@@ -82,7 +82,7 @@ func (o maskedObserver) OnProgress(ctx context.Context, p tool.Progress) {
 }
 
 func (o maskedObserver) OnLog(ctx context.Context, l tool.Log) {
-	l.Raw = o.mask.HideJSON(l.Raw)
+	l.Raw = o.mask.MaskJSON(l.Raw)
 	o.Observer.OnLog(ctx, l)
 }
 
@@ -101,7 +101,7 @@ func maskedResult(m *mask.Masker, r *tool.Result) (*tool.Result, error) {
 	if r == nil {
 		return nil, nil
 	}
-	raw := m.HideJSON(r.Raw)
+	raw := m.MaskJSON(r.Raw)
 	if len(raw) == len(r.Raw) && (len(raw) == 0 || &raw[0] == &r.Raw[0]) {
 		return r, nil
 	}
@@ -153,7 +153,7 @@ func (m maskedRequests) maskRequest(r *approval.Request, err error) (*approval.R
 }
 
 func (m maskedRequests) clean(r *approval.Request) {
-	r.Arguments = m.mask.HideJSON(r.Arguments)
+	r.Arguments = m.mask.MaskJSON(r.Arguments)
 	r.Reason, r.Note = m.mask.Text(r.Reason), m.mask.Text(r.Note)
 	r.Findings = slices.Clone(r.Findings) // they are shared with the call
 	for i := range r.Findings {

@@ -32,7 +32,7 @@ func (r route) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 			res, err := s.up.Call(ctx, c)
 			tracing.EndSpan(span, telemetry.ClassifyOutcome(res, err))
 			return res, err
-		} // it was replaced in this moment
+		} // it was replaced at this moment
 	}
 }
 
@@ -76,7 +76,8 @@ func (u *uses) refuseCalls() <-chan struct{} {
 	return u.retired
 }
 
-// signalChange wakes who waits for the first connection of a source that is not yet in use.
+// signalChange wakes the goroutine that waits for the first connection of a source that is not yet
+// in use.
 func (u *uses) signalChange() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -66,7 +66,7 @@ func (u *upstreams) newOAuth(cfg oauth.Config) (*oauth.Client, error) {
 	return oauth.New(cfg)
 }
 
-// A usedClient is a client, as long as it has uses.
+// A usedClient is a client, with the number of its uses.
 type usedClient struct {
 	*oauth.Client
 	uses int

@@ -10,7 +10,7 @@ import (
 
 // replaceLists replaces the lists that can't be used, in the current transaction. The rows of an
 // older version's database are accepted as they are. If a list was changed or removed, none of its
-// rows is valid any more: users must create keys, approve and share again.
+// rows is still valid: users must create keys, approve and share again.
 func (g *grants) replaceLists(ctx context.Context, w *writer, f *loadResult) error {
 	if f.old {
 		for _, adopt := range []func(context.Context, *writer) error{g.adoptKeys, g.adoptApprovals, g.adoptLabels,

@@ -19,7 +19,7 @@ const (
 	whoDigestPurpose = "usage-who-digest"
 )
 
-// Usage stores usage. Who used it is sealed. It implements usage.Store.
+// Usage stores usage. The names of users are sealed. It implements usage.Store.
 type Usage struct {
 	s   *Store
 	key *secret.Key

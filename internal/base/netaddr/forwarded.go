@@ -22,7 +22,7 @@ func ClientOf(peer netip.Addr, header http.Header, trusted []netip.Prefix) netip
 		cut := strings.LastIndexByte(rest, ',')
 		a, ok := parseElement(rest[cut+1:])
 		if !ok {
-			break // the element is malformed: who sent it is unknown
+			break // the element is malformed, so its sender is unknown
 		}
 		client, rest, more = a, rest[:max(cut, 0)], cut >= 0
 	}

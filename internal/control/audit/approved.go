@@ -2,15 +2,15 @@ package audit
 
 import "fmt"
 
-// An approvers compares the approvers named in calls with the decisions on record.
+// approvers compares the approvers named in calls with the decisions on record.
 type approvers struct {
-	decided map[string]decided // approvals, by request
+	decided map[string]approvedCall // approvals, by request
 	// calls that needed approval and have not ended, by record; by is not set
-	asked map[string]decided
+	asked map[string]approvedCall
 }
 
-// A decided is a decision: the call that it was about, and who made it.
-type decided struct{ tool, execution, by string }
+// An approvedCall is a call that a person approved, or that waited for one.
+type approvedCall struct{ tool, execution, by string }
 
 // addLeaf records the approvals in a leaf. It returns a fault if a call names an approver who never
 // approved it.
@@ -18,14 +18,14 @@ func (a *approvers) addLeaf(seq int64, c *content) (f Fault, ok bool) {
 	switch {
 	case c.Part == PartEvent && c.Kind == KindApproval && c.Effect == "approved" && c.Outcome != Failed:
 		if a.decided == nil {
-			a.decided = map[string]decided{}
+			a.decided = map[string]approvedCall{}
 		}
-		a.decided[c.Name] = decided{c.Tool, c.Execution, c.Principal}
+		a.decided[c.Name] = approvedCall{c.Tool, c.Execution, c.Principal}
 	case c.Part == PartBegun && c.Effect == "ask":
 		if a.asked == nil {
-			a.asked = map[string]decided{}
+			a.asked = map[string]approvedCall{}
 		}
-		a.asked[c.Record] = decided{tool: c.Tool, execution: c.Execution}
+		a.asked[c.Record] = approvedCall{tool: c.Tool, execution: c.Execution}
 	case c.Part == PartEnded:
 		call, asked := a.asked[c.Record]
 		delete(a.asked, c.Record)

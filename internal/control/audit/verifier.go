@@ -54,7 +54,7 @@ func newVerifier(l *Log, outside []string) *verifier {
 	v := &verifier{log: l, open: map[string]int64{}, odd: map[int64]int64{}}
 	v.edge.owner = v
 	for i, text := range outside {
-		v.r.Outside = append(v.r.Outside, Outside{})
+		v.r.Outside = append(v.r.Outside, OutsideResult{})
 		c, err := proof.ParseCheckpoint(text, l.signer.Public())
 		if err != nil {
 			v.noteFault(Fault{What: faultCheckpoint, Seq: -1, Last: -1,

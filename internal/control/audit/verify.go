@@ -55,20 +55,20 @@ type Fault struct {
 type Report struct {
 	// of the verified log, computed from its leaves; Root is zero if leaves are missing
 	proof.Head
-	Records     int64     // calls and events
-	Unfinished  int64     // calls without an end: running, or cut off by a crash
-	Checkpoints int64     // stored checkpoints that are good
-	Covered     int64     // leaves covered by a good checkpoint
-	Payloads    int64     // kept items that are good
-	Segments    int64     // of archived leaves, whose files are good
-	Absent      int64     // leaves in segments whose files are missing: only their hashes were verified
-	Faults      []Fault   // empty if the log is what was written; limited: see More
-	More        int64     // faults beyond those in Faults
-	Outside     []Outside // results for the external checkpoints, in order
+	Records     int64           // calls and events
+	Unfinished  int64           // calls without an end: running, or cut off by a crash
+	Checkpoints int64           // stored checkpoints that are good
+	Covered     int64           // leaves covered by a good checkpoint
+	Payloads    int64           // kept items that are good
+	Segments    int64           // of archived leaves, whose files are good
+	Absent      int64           // leaves in segments whose files are missing: only their hashes were verified
+	Faults      []Fault         // empty if the log is what was written; limited: see More
+	More        int64           // faults beyond those in Faults
+	Outside     []OutsideResult // results for the external checkpoints, in order
 }
 
-// An Outside is the result for an external checkpoint.
-type Outside struct {
+// An OutsideResult is the result for an external checkpoint.
+type OutsideResult struct {
 	Size int64 // number of leaves covered
 	OK   bool  // the log begins with exactly these leaves
 }

@@ -18,11 +18,11 @@ const maxDecisionKey = 4096
 type decisions struct {
 	mu  sync.Mutex
 	key []byte // buffer
-	by  *queue.Cache[string, decided]
+	by  *queue.Cache[string, cachedDecision]
 }
 
-// A decided is a cached decision about a version of a tool.
-type decided struct {
+// A cachedDecision is a cached decision about a version of a tool.
+type cachedDecision struct {
 	tool     *tool.Tool
 	decision Decision
 }
@@ -38,7 +38,7 @@ func (c *decisions) lookUp(r Request, t *tool.Tool, evaluate func() Decision) De
 	}
 	key := string(c.key)
 	if c.by == nil {
-		c.by = queue.NewCache[string, decided](maxDecisions, 0)
+		c.by = queue.NewCache[string, cachedDecision](maxDecisions, 0)
 	}
 	found, ok := c.by.Use(key)
 	c.mu.Unlock()
@@ -48,7 +48,7 @@ func (c *decisions) lookUp(r Request, t *tool.Tool, evaluate func() Decision) De
 	d := evaluate()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.by.Put(r.Principal.ID, key, decided{t, d}, 0)
+	c.by.Put(r.Principal.ID, key, cachedDecision{t, d}, 0)
 	return d
 }
 

@@ -24,7 +24,7 @@ func (e *Engine) Looks() Dependencies {
 		case ast.ScopeTypeIn, ast.ScopeTypeIsIn:
 			l.Principal = true
 		}
-		r.inspect(func(n ast.IsNode) {
+		r.inspectConditions(func(n ast.IsNode) {
 			if attr, ok := attributeOf(n, "principal"); ok {
 				l.Principal = l.Principal || !slices.Contains([]string{"id", "client"}, attr)
 			}

@@ -63,7 +63,7 @@ func (r *rule) unknownFindings(f File) (problems []Problem) {
 
 // inspectSets calls visit with the operands of each test of what a set contains.
 func (r *rule) inspectSets(visit func(set, tested ast.IsNode)) {
-	r.inspect(func(n ast.IsNode) {
+	r.inspectConditions(func(n ast.IsNode) {
 		switch n := n.(type) {
 		case ast.NodeTypeContains:
 			visit(n.Left, n.Right)

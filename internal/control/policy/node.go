@@ -7,8 +7,8 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// inspect calls f for each node of the rule's conditions.
-func (r *rule) inspect(f func(ast.IsNode)) {
+// inspectConditions calls f for each node of the rule's conditions.
+func (r *rule) inspectConditions(f func(ast.IsNode)) {
 	for _, c := range r.policy.AST().Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
 			f(n)
@@ -40,7 +40,7 @@ func (r *rule) entityIDs(kind string) []string {
 			add(s.Entity)
 		}
 	}
-	r.inspect(func(n ast.IsNode) {
+	r.inspectConditions(func(n ast.IsNode) {
 		if v, ok := n.(ast.NodeValue); ok {
 			if e, ok := v.Value.(cedar.EntityUID); ok {
 				add(e)
@@ -53,7 +53,7 @@ func (r *rule) entityIDs(kind string) []string {
 // argumentPaths returns the dotted paths of all arguments in the rule.
 func (r *rule) argumentPaths() []string {
 	var paths []string
-	r.inspect(func(n ast.IsNode) {
+	r.inspectConditions(func(n ast.IsNode) {
 		if path, ok := argumentPath(n); ok {
 			paths = append(paths, path)
 		}

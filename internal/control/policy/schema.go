@@ -29,7 +29,7 @@ entity Upstream;
 entity Tool in [Upstream] = {
   name: String,           // at the upstream; the entity is Tool::"<upstream>.<name>"
   upstream: String,
-  readOnly: Bool,         // what the configuration says, else the upstream's hint, else the worse
+  readOnly: Bool,         // from the configuration, or the upstream's hint; otherwise the worse is assumed
   destructive: Bool,
   idempotent: Bool,
   openWorld: Bool,

@@ -154,7 +154,7 @@ func scrubAnswer(resp *http.Response, used *mask.Masker) error {
 		return tool.Errorf(tool.Limit, "an answer to a request with a secret has at most %s: ask for less at a time",
 			text.Size(maxScrubbed))
 	}
-	clean := used.HideJSON(body)
+	clean := used.MaskJSON(body)
 	resp.Body = io.NopCloser(bytes.NewReader(clean))
 	resp.Header.Del("Content-Length")
 	resp.ContentLength = int64(len(clean))

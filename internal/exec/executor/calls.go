@@ -48,13 +48,13 @@ func (d *dialog) startCall(c *sandbox.GuestCall) error {
 	switch {
 	case err != nil:
 		return err
-	case p.local && d.history.Told(c.ID):
+	case p.local && d.history.IsAnswered(c.ID):
 		return nil
 	case p.local:
 		return d.answerNow(p)
 	case p.recorded != nil:
 		d.calls.running.Go(func() {
-			if !d.history.Told(c.ID) {
+			if !d.history.IsAnswered(c.ID) {
 				_ = d.sendAnswer(&sandbox.Answer{ID: c.ID, Value: p.recorded.Value, Error: p.recorded.Failure}, true)
 			}
 			d.state.releaseCall(0)

@@ -150,7 +150,7 @@ func (d *dialog) callAndWait(ctx context.Context, c *sandbox.GuestCall) (_ *sand
 
 // answerFile answers a file request of the guest. Files are those of the vfs, never the host's.
 func (d *dialog) answerFile(f *sandbox.File) error {
-	if d.history.Told(f.ID) { // it receives its previous answer; the operation itself is repeated
+	if d.history.IsAnswered(f.ID) { // it receives its previous answer; the operation itself is repeated
 		d.files.repeat(f, d.history.Line(f.ID))
 		return nil
 	}

@@ -30,8 +30,8 @@ type env struct {
 	function  *execution.Function // the function that it runs; nil: it is an agent's program
 }
 
-// why returns the cause of r.ctx if err is its cancellation, or err.
-func (v *env) why(err error) error {
+// causeOf returns the cause of r.ctx if err is its cancellation, or err.
+func (v *env) causeOf(err error) error {
 	if errors.Is(err, context.Canceled) && v.ctx.Err() != nil {
 		return context.Cause(v.ctx)
 	}

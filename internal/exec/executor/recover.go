@@ -93,7 +93,7 @@ func (x *Executor) recoverExecution(ctx context.Context, rec *journal.Record) er
 func loadHistory(ctx context.Context, from journal.Store, rec *journal.Record) (*journal.History, error) {
 	st, err := journal.Load(ctx, from, rec.ID)
 	if err != nil && tool.AsError(err).Kind == tool.Conflict { // damaged
-		return journal.Bare(*rec), nil
+		return journal.NewBareHistory(*rec), nil
 	}
 	return st, err
 }

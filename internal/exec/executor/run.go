@@ -104,14 +104,14 @@ func (r *run) runToEnd(a arguments) {
 	defer stop()
 	left := r.x.cfg.Limits.Total - time.Since(r.began)
 	total := time.AfterFunc(left, func() {
-		r.cancel(overtime("the execution took longer than %s in all, the most that one may: do the rest in another "+
-			"program", r.x.cfg.Limits.Total))
+		r.cancel(timeoutErrorf("the execution took longer than %s in all, the most that one may: do the rest in "+
+			"another program", r.x.cfg.Limits.Total))
 	})
 	defer total.Stop()
 	r.state.boundTotal(total, left)
 	defer r.cancel(nil)
 	defer r.place.releaseNext()
-	r.finish(r.why(r.guard("an execution", func() error {
+	r.finish(r.causeOf(r.guard("an execution", func() error {
 		if !r.isPlanning() {
 			return r.runProgram(a)
 		}
@@ -323,13 +323,13 @@ func (r *run) outOfTime() {
 	if !r.clock.hasExpired() {
 		return
 	}
-	r.cancel(overtime("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): wait "+
-		"less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
+	r.cancel(timeoutErrorf("the program's own time of %s is over (CPU and timers; the time of tools doesn't count): "+
+		"wait less, do less, or allow more (timeout_seconds, on the command line --timeout; at most %d s)",
 		r.clock.limit, int(r.x.cfg.Limits.MaxTimeout.Seconds())))
 }
 
-// overtime returns the error of a program that exceeded a time limit.
-func overtime(format string, a ...any) error {
+// timeoutErrorf returns the error of a program that exceeded a time limit.
+func timeoutErrorf(format string, a ...any) error {
 	e := tool.Errorf(tool.Timeout, format, a...)
 	e.Limit = execution.TimeLimit
 	return e

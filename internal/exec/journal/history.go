@@ -66,8 +66,10 @@ func Load(ctx context.Context, s Store, id string) (*History, error) {
 	return st, nil
 }
 
-// Bare returns a History that has only a record.
-func Bare(r Record) *History { return &History{Record: r, byID: map[int64]*Call{}, last: r.Started} }
+// NewBareHistory returns a History that has only a record.
+func NewBareHistory(r Record) *History {
+	return &History{Record: r, byID: map[int64]*Call{}, last: r.Started}
+}
 
 // Call returns the call with the guest's ID, or nil if there is none.
 func (s *History) Call(id int64) *Call { return s.byID[id] }
@@ -158,7 +160,7 @@ func (r *reader) entry(k kind, text []byte) error {
 		r.st.Prepared = &Prepared{}
 		return read(text, r.st.Prepared)
 	case line, answer:
-		return r.heard(k == answer, text)
+		return r.addInput(k == answer, text)
 	case delivered:
 		return r.readDelivery(text)
 	case intent:
@@ -186,7 +188,7 @@ func read(text []byte, v any) error {
 	return nil
 }
 
-func (r *reader) heard(question bool, text []byte) error {
+func (r *reader) addInput(question bool, text []byte) error {
 	var m struct {
 		At     int64
 		Answer *struct{ ID int64 }

@@ -41,7 +41,7 @@ var errOver = errors.New("no more output is needed from the guest")
 // build of the engine does exactly the same again, to the last byte. The only errors are those of
 // ctx.
 func (s *History) Play(ctx context.Context, box sandbox.Sandbox, until int) (*Played, error) {
-	p := &player{story: s, until: until, voice: NewOutputDigest(), heard: map[int64][]byte{},
+	p := &player{story: s, until: until, voice: NewOutputDigest(), byCall: map[int64][]byte{},
 		out: Played{Files: map[string][]*sandbox.Answer{}}}
 	for _, h := range s.Inputs {
 		if h.Question {
@@ -49,7 +49,7 @@ func (s *History) Play(ctx context.Context, box sandbox.Sandbox, until int) (*Pl
 			continue
 		}
 		p.lines = append(append(p.lines, h.Text...), '\n')
-		p.heard[h.Answers] = h.Text
+		p.byCall[h.Answers] = h.Text
 	}
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -69,11 +69,11 @@ func (s *History) Play(ctx context.Context, box sandbox.Sandbox, until int) (*Pl
 
 // A player is the host's end of the guest stream during a replay.
 type player struct {
-	story *History
-	until int
-	lines []byte // used by Read only
-	stop  context.CancelCauseFunc
-	heard map[int64][]byte // lines, by the ID that they answer
+	story  *History
+	until  int
+	lines  []byte // used by Read only
+	stop   context.CancelCauseFunc
+	byCall map[int64][]byte // lines, by the ID that they answer
 
 	mu      sync.Mutex // guards the following, which the stream and questions share
 	part    []byte
@@ -108,7 +108,7 @@ func (p *player) line(text []byte) {
 	case m.Console != nil:
 		p.out.addLine(m.Console)
 	case m.File != nil:
-		p.file(m.File, p.heard[m.File.ID])
+		p.file(m.File, p.byCall[m.File.ID])
 	case m.Call != nil:
 		p.call(m.Call)
 	}
@@ -160,7 +160,7 @@ func (p *player) ask(_ context.Context, question []byte) []byte {
 func (p *player) call(c *sandbox.GuestCall) {
 	path := PathOf(c)
 	k := p.story.Call(c.ID)
-	if k == nil && p.heard[c.ID] != nil {
+	if k == nil && p.byCall[c.ID] != nil {
 		return // it was answered without being made, because there were too many calls
 	}
 	here := Call{N: len(p.out.Calls) + 1, ID: c.ID, Tool: path, Arguments: c.Args,

@@ -15,13 +15,13 @@ type Recall struct {
 
 	mu      sync.Mutex
 	answers []Input          // answers to questions that the guest has not yet repeated
-	heard   map[int64][]byte // lines that are answers, by the ID that they answer
+	byCall  map[int64][]byte // lines that are answers, by the ID that they answer
 	unseen  map[int64]bool   // calls that the guest has not yet repeated
 }
 
 // NewRecall returns the Recall of st.
 func NewRecall(st *History) *Recall {
-	c := &Recall{History: st, heard: map[int64][]byte{}, unseen: map[int64]bool{}}
+	c := &Recall{History: st, byCall: map[int64][]byte{}, unseen: map[int64]bool{}}
 	for _, h := range st.Inputs {
 		if h.Question {
 			c.answers = append(c.answers, h)
@@ -29,7 +29,7 @@ func NewRecall(st *History) *Recall {
 		}
 		c.Lines = append(c.Lines, h)
 		if h.Answers != 0 {
-			c.heard[h.Answers] = h.Text
+			c.byCall[h.Answers] = h.Text
 		}
 	}
 	for _, k := range st.Calls {
@@ -38,13 +38,13 @@ func NewRecall(st *History) *Recall {
 	return c
 }
 
-// Told reports whether the answer to this call or file operation is among the lines that the guest
-// receives again.
-func (c *Recall) Told(id int64) bool { return c != nil && c.heard[id] != nil }
+// IsAnswered reports whether the answer to this call or file operation is among the lines that the
+// guest receives again.
+func (c *Recall) IsAnswered(id int64) bool { return c != nil && c.byCall[id] != nil }
 
-// Line returns the line that answered a call or file operation, or nil if there is none. Told
+// Line returns the line that answered a call or file operation, or nil if there is none. IsAnswered
 // reports which.
-func (c *Recall) Line(id int64) []byte { return c.heard[id] }
+func (c *Recall) Line(id int64) []byte { return c.byCall[id] }
 
 // Call returns the guest's call as it was made before, and marks it as repeated. It returns nil if
 // the call is new.

@@ -127,8 +127,8 @@ func isHTTP(first []byte) bool {
 	})
 }
 
-// mayBeRequest reports whether what a client begins with is no request of HTTP, but may become one
-// with its next bytes: it is a part of a line.
+// mayBeRequest reports whether the first bytes of a client are not an HTTP request yet, but may
+// become one with its next bytes: it is a part of a line.
 func mayBeRequest(first []byte) bool {
 	if len(first) == 0 || first[0] == handshake || isHTTP(first) {
 		return false

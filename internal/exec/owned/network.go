@@ -14,9 +14,9 @@ import (
 
 // An egressState is the state of a sandbox's network. boxes.mu guards it.
 type egressState struct {
-	user    tool.Principal   // who used the sandbox last: connections are made on their behalf
+	user    tool.Principal   // its last user, on whose behalf connections are made
 	traffic *traffic.Traffic // see machines.trafficOf
-	notes   []string         // for who uses it next
+	notes   []string         // for its next user
 }
 
 // Bounds of the notes that wait for the next answer.
@@ -32,8 +32,8 @@ func (ms *machines) addNetwork(b *box, spec *sandbox.MachineSpec) {
 	}
 }
 
-// trafficOf returns what decides on a sandbox's connections, however often its processes are
-// started; nil: it has no network.
+// trafficOf returns the value that decides on a sandbox's connections, which stays the same when
+// its processes are started again. It is nil if the sandbox has no network.
 func (ms *machines) trafficOf(b *box) *traffic.Traffic {
 	e := ms.cfg.Egress
 	ms.mu.Lock()

@@ -177,7 +177,7 @@ func (s *Sandboxes) CreateSandbox(ctx context.Context, p tool.Principal, labels 
 		r.Expires = now.Add(q.TTL)
 	}
 	b := newBox(r)
-	b.turn <- struct{}{} // who uses or ends it meanwhile waits until it has a record and a folder
+	b.turn <- struct{}{} // other calls wait until it has a record and a folder
 	defer func() { <-b.turn }()
 	if err := s.addBox(ctx, b); err != nil {
 		return nil, err

@@ -29,7 +29,8 @@ type preview struct {
 	Expires time.Time `json:"expires"`
 }
 
-// makePreview makes a link to a port of a sandbox. Who has it can send data into the sandbox.
+// makePreview makes a link to a port of a sandbox. Anyone who has the
+// link can send data into the sandbox.
 func (s *Sandboxes) makePreview(ctx context.Context, c *tool.Call, a *arguments) (*tool.Result, error) {
 	most := s.cfg.Limits.Previews
 	s.mu.Lock()

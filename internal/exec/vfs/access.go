@@ -35,9 +35,9 @@ const maxRefusals = 64
 // A Fence checks access before files are used. Its zero value allows everything. It is not safe for
 // concurrent use.
 type Fence struct {
-	Access Access
-	Use    Use            // without the Touch
-	told   map[Touch]bool // refusals already recorded
+	Access   Access
+	Use      Use            // without the Touch
+	recorded map[Touch]bool // refusals already recorded
 }
 
 // Pass returns an error if an operation on files is not allowed; the program sees "EACCES".
@@ -52,11 +52,11 @@ func (f *Fence) Pass(ctx context.Context, fs *FS, op, path, to string) error {
 		if err == nil {
 			continue
 		}
-		if !f.told[t] && len(f.told) < maxRefusals {
-			if f.told == nil {
-				f.told = map[Touch]bool{}
+		if !f.recorded[t] && len(f.recorded) < maxRefusals {
+			if f.recorded == nil {
+				f.recorded = map[Touch]bool{}
 			}
-			f.told[t] = true
+			f.recorded[t] = true
 			f.Access.Refused(ctx, u, err)
 		}
 		return RefusalError(op, t.Path, tool.AsError(err).Msg, err)

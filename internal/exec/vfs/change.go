@@ -252,7 +252,7 @@ func (f *FS) Mkdir(path string, recursive bool) error {
 }
 
 // Remove removes a file, or with recursive a directory and its contents. With force a missing path
-// is no error.
+// is not an error.
 func (f *FS) Remove(path string, recursive, force bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

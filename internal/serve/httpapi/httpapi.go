@@ -91,7 +91,7 @@ type Authenticator interface {
 
 // Secrets removes the known secrets from JSON.
 type Secrets interface {
-	HideJSON(text []byte) []byte
+	MaskJSON(text []byte) []byte
 }
 
 // A Server answers requests. It is safe for concurrent use.
@@ -412,7 +412,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 func writeJournal(w http.ResponseWriter, known Secrets, v any) {
 	text, err := tool.Marshal(v)
 	if err == nil && known != nil {
-		text = known.HideJSON(text)
+		text = known.MaskJSON(text)
 	}
 	if err != nil {
 		writeError(w, err)

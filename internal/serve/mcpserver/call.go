@@ -130,13 +130,13 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Re
 	case err != nil:
 		return nil, err
 	case isTask:
-		return taskRequests{s}.createTask(ctx, req, &talk{principal: who.ID, who: who, capabilities: able}, ttl)
+		return taskRequests{s}.createTask(ctx, req, &exchange{principal: who.ID, who: who, capabilities: able}, ttl)
 	case !isModern(req.ProtocolVersion()):
 		return s.makeCall(ctx, req, who, &sessionAsker{req.Session, able})
 	}
-	t := &talk{principal: who.ID, who: who, capabilities: able,
-		becoming: becoming{tasks: declaresTasks(req.ClientCapabilities())},
-		digest:   tool.CallDigest("tools/call "+req.Params.Name, argumentsOf(ctx, req))}
+	t := &exchange{principal: who.ID, who: who, capabilities: able,
+		taskConversion: taskConversion{tasks: declaresTasks(req.ClientCapabilities())},
+		digest:         tool.CallDigest("tools/call "+req.Params.Name, argumentsOf(ctx, req))}
 	f := followUp{req.Params.RequestState, req.Params.InputResponses}
 	return s.relayCall(ctx, t, f, func(ctx context.Context, a asker) (mcp.Result, error) {
 		return s.makeCall(ctx, req, who, a)
@@ -176,7 +176,7 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 	if c.Path = req.Params.Name; known != nil {
 		c.Path = known.Path()
 	}
-	t, _ := a.(*talk)
+	t, _ := a.(*exchange)
 	notify := newCallNotifier(ctx, s.ctx, req, t)
 	o := s.observeCall(from, notify, a, c)
 	o.alone = isModern(req.ProtocolVersion()) && !declaresTasks(req.ClientCapabilities())
@@ -208,8 +208,8 @@ func (s *Server) makeCall(ctx context.Context, req *mcp.CallToolRequest, who too
 
 // newCallNotifier returns the notifier of a call. That of a task of 2025-11-25 outlives the
 // request: its notifications are sent outside of the request's stream, until life ends.
-func newCallNotifier(ctx, life context.Context, req *mcp.CallToolRequest, t *talk) *notifier {
-	if t == nil || !t.certain || isModern(req.ProtocolVersion()) {
+func newCallNotifier(ctx, life context.Context, req *mcp.CallToolRequest, t *exchange) *notifier {
+	if t == nil || !t.required || isModern(req.ProtocolVersion()) {
 		return newNotifier(ctx, req.Session, req.Params.GetMeta(), isModern(req.ProtocolVersion()))
 	}
 	n := newNotifier(context.WithValue(life, clientKey{}, clientOf(ctx)), req.Session, req.Params.GetMeta(), false)
@@ -223,7 +223,7 @@ func (s *Server) observeCall(from *client, notify *notifier, a asker, c *tool.Ca
 	if !s.endpoints.endpointOf(c.Principal).Unprefixed {
 		o.server, _, _ = strings.Cut(c.Path, ".")
 	}
-	if t, ok := a.(*talk); ok {
+	if t, ok := a.(*exchange); ok {
 		t.notify.Store(notify)
 	}
 	return o

@@ -52,7 +52,7 @@ func (s *Server) Cut(principal string) {
 		}
 	}
 	s.mu.Unlock()
-	s.talks.cancelTalks(principal, false)
+	s.exchanges.cancelExchanges(principal, false)
 	s.tasks.cancelTasks(principal)
 	s.http.sessions.closeAllOf(principal)
 }

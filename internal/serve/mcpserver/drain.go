@@ -26,7 +26,7 @@ const (
 // may be called twice.
 func (s *Server) Drain(ctx context.Context, last func()) {
 	s.calls.refuseCalls()
-	s.talks.cancelTalks("", true)
+	s.exchanges.cancelExchanges("", true)
 	s.calls.awaitLast(ctx, last)
 }
 
@@ -113,8 +113,8 @@ func (a *admission) isStopping() bool {
 }
 
 // beginCall counts a call until end is called. It returns an error if the server is stopping, or if
-// who has too many calls under way. The context ends with the request, its client, and the time for
-// calls under way when the server stops.
+// the principal has too many calls in progress. The context ends with the request, its client, and
+// the time for calls under way when the server stops.
 func (a *admission) beginCall(ctx context.Context, who tool.Principal) (_ context.Context, end func(), err error) {
 	if !a.enterCall() {
 		return nil, nil, tool.Errorf(tool.Unavailable, notTaken)

@@ -171,7 +171,7 @@ type Server struct {
 	builtin   ownTools
 	defs      func() []json.RawMessage // definitions of cfg.Builtin
 	calls     *admission               // of calls under way
-	talks     *talks                   // parked calls
+	exchanges *exchanges               // parked calls
 	tasks     *tasks
 	tokens    tokenCounter
 	skills    *skills
@@ -194,10 +194,10 @@ func New(cfg Config) *Server {
 	cfg.setDefaults()
 	s := &Server{
 		cfg: cfg, log: cfg.Log,
-		builtin: ownTools{},
-		clients: map[*client]context.CancelFunc{},
-		talks:   &talks{parked: map[string]*talk{}},
-		skills:  loadSkills(cfg.Skills),
+		builtin:   ownTools{},
+		clients:   map[*client]context.CancelFunc{},
+		exchanges: &exchanges{parked: map[string]*exchange{}},
+		skills:    loadSkills(cfg.Skills),
 	}
 	for _, t := range cfg.Builtin {
 		s.builtin[t.Name] = t
@@ -209,7 +209,7 @@ func New(cfg Config) *Server {
 		return all
 	})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.tasks = newTasks(s.ctx, cfg, s.talks)
+	s.tasks = newTasks(s.ctx, cfg, s.exchanges)
 	s.calls = newAdmission(s.ctx, cfg.Limits.Calls)
 	s.subscriptions = newSubscriptions(cfg.Limits.Subscriptions)
 	s.endpoints = endpoints{"": newEndpoint(s, cfg.Endpoint)}
@@ -343,8 +343,8 @@ func (s *Server) Close() error {
 	}
 	closing.Wait()
 	s.stdio.Wait()
-	s.talks.cancelTalks("", true)
-	s.talks.calls.Wait()
+	s.exchanges.cancelExchanges("", true)
+	s.exchanges.calls.Wait()
 	s.subscriptions.senders.Wait()
 	return nil
 }

@@ -26,7 +26,7 @@ type notifier struct {
 	stop  chan struct{} // closed when the call is over
 	done  chan struct{} // closed when the last notification is written
 	last  float64       // last reported progress
-	about *talk         // the task to which its notifications are related; nil: none
+	about *exchange     // the task to which its notifications are related; nil: none
 	over  sync.Once
 }
 
@@ -140,7 +140,7 @@ func (n *notifier) relate() (meta mcp.Meta, ok bool) {
 	if n.about.task == nil {
 		return nil, false
 	}
-	return mcp.Meta{relatedTask: relation(n.about.task.id)}, true
+	return mcp.Meta{relatedTask: encodeTaskID(n.about.task.id)}, true
 }
 
 // close waits until all notifications are sent, so that none follows the answer. It may be called

@@ -41,16 +41,16 @@ func (o observer) OnQuestions(ctx context.Context, asked map[string]tool.Questio
 func (o observer) AwaitsTasks() bool { return !o.alone }
 
 func (o observer) OnTask() {
-	if t, ok := o.asker.(*talk); ok && t.tasks {
+	if t, ok := o.asker.(*exchange); ok && t.tasks {
 		t.signalTask()
 	}
 }
 
 func (o observer) OnExecution(id string) {
-	if t, ok := o.asker.(*talk); ok {
+	if t, ok := o.asker.(*exchange); ok {
 		t.execution.Store(id)
 		select {
-		case t.named <- struct{}{}:
+		case t.identified <- struct{}{}:
 		default: // no one waits for it
 		}
 	}

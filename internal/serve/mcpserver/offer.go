@@ -323,7 +323,7 @@ func (s offerRequests) callMethod(ctx context.Context, r methodRequest, path str
 	if !r.modern {
 		return s.makeMethodCall(ctx, r, path, raw, uri, &sessionAsker{r.session, r.capabilities})
 	}
-	t := &talk{principal: r.principal.ID, capabilities: r.capabilities, digest: tool.CallDigest(path, raw)}
+	t := &exchange{principal: r.principal.ID, capabilities: r.capabilities, digest: tool.CallDigest(path, raw)}
 	return s.relayCall(ctx, t, r.followUp, func(ctx context.Context, a asker) (mcp.Result, error) {
 		return s.makeMethodCall(ctx, r, path, raw, uri, a)
 	})

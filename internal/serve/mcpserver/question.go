@@ -63,16 +63,16 @@ type followUp struct {
 	answers mcp.InputResponseMap
 }
 
-// becoming describes how a call becomes a task.
-type becoming struct {
-	tasks   bool          // it may
-	certain bool          // it will: the client asked for it (2025-11-25), or it was one
-	tasked  chan struct{} // capacity 1: it should now
-	named   chan struct{} // capacity 1: the id of the execution is known; nil: no one waits for it
+// taskConversion describes how a call becomes a task.
+type taskConversion struct {
+	tasks      bool          // it may
+	required   bool          // it will: the client asked for it (2025-11-25), or it was one
+	begin      chan struct{} // capacity 1: it should now
+	identified chan struct{} // capacity 1: the id of the execution is known; nil: no one waits for it
 }
 
-// A talk is a call of 2026-07-28 that may ask its client, or a task of 2025-11-25.
-type talk struct {
+// An exchange is a call of 2026-07-28 that may ask its client, or a task of 2025-11-25.
+type exchange struct {
 	principal    string
 	who          tool.Principal
 	digest       string // of what is called
@@ -85,7 +85,7 @@ type talk struct {
 	res          mcp.Result
 	err          error
 
-	becoming
+	taskConversion
 	refused   chan error   // capacity 1: why the client did not answer
 	from      *client      // that made the call
 	execution atomic.Value // id of the execution that it began or resumes
@@ -99,9 +99,9 @@ type talk struct {
 	timer  *time.Timer              // ends the call if the client doesn't answer
 }
 
-func (t *talk) listCapabilities() json.RawMessage { return t.capabilities }
+func (t *exchange) listCapabilities() json.RawMessage { return t.capabilities }
 
-func (t *talk) askClient(ctx context.Context, asked map[string]tool.Question) (map[string]json.RawMessage, error) {
+func (t *exchange) askClient(ctx context.Context, asked map[string]tool.Question) (map[string]json.RawMessage, error) {
 	if t.early != nil {
 		early := keepAnswers(t.early, asked)
 		if t.early = nil; len(early) == len(asked) {
@@ -123,16 +123,16 @@ func (t *talk) askClient(ctx context.Context, asked map[string]tool.Question) (m
 	}
 }
 
-// talks are the parked calls, by the requestState that continues them.
-type talks struct {
+// exchanges are the parked calls, by the requestState that continues them.
+type exchanges struct {
 	mu     sync.Mutex
-	parked map[string]*talk
+	parked map[string]*exchange
 	closed bool           // no further calls are parked
 	calls  sync.WaitGroup // none are added after closed is set
 }
 
-// startTalk runs a call that may be parked. It returns false if the server is stopping.
-func (a *talks) startTalk(call func()) bool {
+// startExchange runs a call that may be parked. It returns false if the server is stopping.
+func (a *exchanges) startExchange(call func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.closed {
@@ -141,8 +141,8 @@ func (a *talks) startTalk(call func()) bool {
 	return !a.closed
 }
 
-// addTalk parks a call. It reports false if the server is stopping.
-func (a *talks) addTalk(state string, t *talk) bool {
+// addExchange parks a call. It reports false if the server is stopping.
+func (a *exchanges) addExchange(state string, t *exchange) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -152,9 +152,9 @@ func (a *talks) addTalk(state string, t *talk) bool {
 	return true
 }
 
-// takeTalk removes and returns a parked call. It returns nil if the call belongs to another
+// takeExchange removes and returns a parked call. It returns nil if the call belongs to another
 // principal or has another content.
-func (a *talks) takeTalk(state, principal, digest string) *talk {
+func (a *exchanges) takeExchange(state, principal, digest string) *exchange {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.parked[state]
@@ -166,8 +166,8 @@ func (a *talks) takeTalk(state, principal, digest string) *talk {
 	return t
 }
 
-// cancelTalks cancels the parked calls of a principal, or all of them and those to come.
-func (a *talks) cancelTalks(principal string, all bool) {
+// cancelExchanges cancels the parked calls of a principal, or all of them and those to come.
+func (a *exchanges) cancelExchanges(principal string, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = a.closed || all
@@ -183,17 +183,17 @@ func (a *talks) cancelTalks(principal string, all bool) {
 var errUnanswered = &tool.Error{Kind: tool.Timeout, Msg: "the client did not answer the question of the tool's " +
 	"server: whether the call took effect is unknown"}
 
-var errNoTalk = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no question is pending for this " +
+var errNoExchange = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no question is pending for this " +
 	"requestState: it was answered, or its call has ended, for instance because Biplane was restarted. This request " +
 	"called nothing. Whether the first one took effect is unknown: check that before a new call without requestState"}
 
 type talkKey struct{}
 
 // relayCall makes a call of 2026-07-28 whose client can be asked, or continues it with answers.
-func (s *Server) relayCall(ctx context.Context, t *talk, f followUp,
+func (s *Server) relayCall(ctx context.Context, t *exchange, f followUp,
 	call func(context.Context, asker) (mcp.Result, error)) (mcp.Result, error) {
 	if strings.HasPrefix(f.state, stateMark) {
-		return s.continueTalk(ctx, t, f)
+		return s.continueExchange(ctx, t, f)
 	}
 	if t.capabilities == nil && !t.tasks {
 		return call(ctx, nil)
@@ -204,16 +204,17 @@ func (s *Server) relayCall(ctx context.Context, t *talk, f followUp,
 			return nil, err
 		}
 	}
-	if !s.talks.runTalk(ctx, t, call) {
+	if !s.exchanges.runExchange(ctx, t, call) {
 		return call(ctx, nil)
 	}
-	return s.awaitTalk(ctx, t)
+	return s.awaitExchange(ctx, t)
 }
 
-// runTalk begins a call that outlives ctx. It returns false if the server is stopping.
-func (a *talks) runTalk(ctx context.Context, t *talk, call func(context.Context, asker) (mcp.Result, error)) bool {
+// runExchange begins a call that outlives ctx. It returns false if the server is stopping.
+func (a *exchanges) runExchange(ctx context.Context, t *exchange,
+	call func(context.Context, asker) (mcp.Result, error)) bool {
 	t.asked, t.answers = make(chan map[string]tool.Question), make(chan map[string]json.RawMessage, 1)
-	t.done, t.tasked, t.refused = make(chan struct{}), make(chan struct{}, 1), make(chan error, 1)
+	t.done, t.begin, t.refused = make(chan struct{}), make(chan struct{}, 1), make(chan error, 1)
 	t.from = clientOf(ctx)
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var stop atomic.Pointer[context.CancelCauseFunc] // nil after the call, whose message ctx holds
@@ -223,7 +224,7 @@ func (a *talks) runTalk(ctx context.Context, t *talk, call func(context.Context,
 			(*cancel)(cause)
 		}
 	}
-	if !a.startTalk(func() {
+	if !a.startExchange(func() {
 		defer close(t.done)
 		defer stop.Store(nil)
 		defer cancel(nil)
@@ -262,26 +263,26 @@ func keepAnswers(answers map[string]json.RawMessage, asked map[string]tool.Quest
 	return kept
 }
 
-// continueTalk passes the client's answers to its parked call.
-func (s *Server) continueTalk(ctx context.Context, like *talk, f followUp) (mcp.Result, error) {
+// continueExchange passes the client's answers to its parked call.
+func (s *Server) continueExchange(ctx context.Context, like *exchange, f followUp) (mcp.Result, error) {
 	answers, err := encodeAnswers(f.answers)
 	if err != nil {
 		return nil, err
 	}
-	t := s.talks.takeTalk(f.state, like.principal, like.digest)
+	t := s.exchanges.takeExchange(f.state, like.principal, like.digest)
 	if t == nil {
-		return nil, errNoTalk
+		return nil, errNoExchange
 	}
 	select {
 	case t.answers <- keepAnswers(answers, t.open):
 	case <-t.done:
 	}
-	return s.awaitTalk(ctx, t)
+	return s.awaitExchange(ctx, t)
 }
 
-// awaitTalk waits for the result of a call, or for its next question. If the client leaves or is
-// cut off, the call ends.
-func (s *Server) awaitTalk(ctx context.Context, t *talk) (mcp.Result, error) {
+// awaitExchange waits for the result of a call, or for its next question. If the client leaves or
+// is cut off, the call ends.
+func (s *Server) awaitExchange(ctx context.Context, t *exchange) (mcp.Result, error) {
 	if c := clientOf(ctx); c != nil {
 		defer context.AfterFunc(c.ctx, func() { t.cancel(context.Canceled) })()
 	}
@@ -290,12 +291,12 @@ func (s *Server) awaitTalk(ctx context.Context, t *talk) (mcp.Result, error) {
 	if t.tasks {
 		timer := time.NewTimer(s.cfg.Limits.TaskAfter)
 		defer timer.Stop()
-		tasked, long = t.tasked, timer.C
+		tasked, long = t.begin, timer.C
 	}
 	for {
 		select {
 		case asked := <-t.asked:
-			return s.talks.parkTalk(t, asked)
+			return s.exchanges.parkExchange(t, asked)
 		case <-t.done:
 			return t.res, t.err
 		case <-ctx.Done():
@@ -312,8 +313,8 @@ func (s *Server) awaitTalk(ctx context.Context, t *talk) (mcp.Result, error) {
 	}
 }
 
-// parkTalk returns the result that asks the client, and keeps the call for its answers.
-func (a *talks) parkTalk(t *talk, asked map[string]tool.Question) (mcp.Result, error) {
+// parkExchange returns the result that asks the client, and keeps the call for its answers.
+func (a *exchanges) parkExchange(t *exchange, asked map[string]tool.Question) (mcp.Result, error) {
 	t.notify.Load().close() // its stream ends with this result
 	t.open = asked
 	state := stateMark + rand.Text()
@@ -323,11 +324,11 @@ func (a *talks) parkTalk(t *talk, asked map[string]tool.Question) (mcp.Result, e
 		State    string                   `json:"requestState"`
 	}{"input_required", asked, state})
 	t.timer = time.AfterFunc(formTime, func() {
-		if a.takeTalk(state, t.principal, t.digest) != nil {
+		if a.takeExchange(state, t.principal, t.digest) != nil {
 			t.cancel(errUnanswered)
 		}
 	})
-	if err != nil || !a.addTalk(state, t) {
+	if err != nil || !a.addExchange(state, t) {
 		t.timer.Stop()
 		t.cancel(errUnanswered)
 		<-t.done

@@ -132,14 +132,14 @@ func readTask(req *mcp.CallToolRequest, usual time.Duration) (ttl time.Duration,
 }
 
 // createTask makes a call as a task, and answers at once with the task.
-func (s taskRequests) createTask(ctx context.Context, req *mcp.CallToolRequest, t *talk,
+func (s taskRequests) createTask(ctx context.Context, req *mcp.CallToolRequest, t *exchange,
 	ttl time.Duration) (mcp.Result, error) {
 	if err := s.tasks.room.Acquire(t.who.ID, 1); err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
 			Message: tool.AsError(err).Msg + "; nothing was called"}
 	}
-	t.tasks, t.certain, t.named = true, true, make(chan struct{}, 1)
-	if !s.talks.runTalk(ctx, t, func(ctx context.Context, a asker) (mcp.Result, error) {
+	t.tasks, t.required, t.identified = true, true, make(chan struct{}, 1)
+	if !s.exchanges.runExchange(ctx, t, func(ctx context.Context, a asker) (mcp.Result, error) {
 		return s.makeCall(ctx, req, t.who, a)
 	}) {
 		s.tasks.room.Release(t.who.ID, 1)
@@ -149,7 +149,7 @@ func (s taskRequests) createTask(ctx context.Context, req *mcp.CallToolRequest, 
 		patience := time.NewTimer(taskPatience)
 		defer patience.Stop()
 		select {
-		case <-t.named:
+		case <-t.identified:
 		case <-t.done:
 		case <-patience.C:
 		case <-ctx.Done():
@@ -278,7 +278,7 @@ func (k *task) finishAsking(ctx context.Context, answers map[string]json.RawMess
 	case ctx.Err() == nil && !k.hasEnded():
 		k.open, k.state, k.updated = nil, "working", time.Now()
 		select {
-		case k.talk.refused <- err:
+		case k.exchange.refused <- err:
 		default:
 		}
 	}
@@ -287,7 +287,7 @@ func (k *task) finishAsking(ctx context.Context, answers map[string]json.RawMess
 
 // relateQuestions returns questions with the id of their task.
 func relateQuestions(asked map[string]tool.Question, id string) map[string]tool.Question {
-	related := relation(id)
+	related := encodeTaskID(id)
 	out := make(map[string]tool.Question, len(asked))
 	for key, q := range asked {
 		if q.Params == nil {
@@ -301,8 +301,8 @@ func relateQuestions(asked map[string]tool.Question, id string) map[string]tool.
 	return out
 }
 
-// relation returns the value in _meta that names a task.
-func relation(id string) json.RawMessage {
+// encodeTaskID returns the value in _meta that names a task.
+func encodeTaskID(id string) json.RawMessage {
 	raw, err := tool.Marshal(map[string]string{"taskId": id})
 	if err != nil {
 		panic(err) // strings can always be marshaled
@@ -315,7 +315,7 @@ func relation(id string) json.RawMessage {
 func (k *task) answerResult(c *client) (mcp.Result, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if from := k.talk.from; c != nil && from != nil && from != c {
+	if from := k.exchange.from; c != nil && from != nil && from != c {
 		if err := c.addLabels(from.labels.All()); err != nil {
 			return nil, err
 		}
@@ -327,5 +327,5 @@ func (k *task) answerResult(c *client) (mcp.Result, error) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the task was canceled: it has no result"}
 	}
 	ms, _ := parseParts(k.result)
-	return &callResult{raw: addMeta(k.result, ms, relatedTask, relation(k.id))}, nil
+	return &callResult{raw: addMeta(k.result, ms, relatedTask, encodeTaskID(k.id))}, nil
 }

@@ -43,7 +43,7 @@ func (a *tasks) saveTask(k *task) {
 
 // restoreTask sets when the task of an execution was created by an earlier process, and how long it
 // is kept. It changes nothing if the execution was no task.
-func (a *tasks) restoreTask(t *talk, k *task) {
+func (a *tasks) restoreTask(t *exchange, k *task) {
 	if a.store == nil {
 		return
 	}
@@ -65,12 +65,12 @@ func (s taskRequests) reviveTask(ctx context.Context, r *mcp.ServerRequest[*task
 	if err != nil {
 		return nil
 	}
-	t := &talk{principal: p.ID, who: p, capabilities: encodeCapabilities(r.ClientCapabilities()),
-		becoming: becoming{tasks: true, certain: true}}
+	t := &exchange{principal: p.ID, who: p, capabilities: encodeCapabilities(r.ClientCapabilities()),
+		taskConversion: taskConversion{tasks: true, required: true}}
 	t.execution.Store(id)
 	req := &mcp.CallToolRequest{Session: r.Session, Extra: r.Extra,
 		Params: &mcp.CallToolParamsRaw{Meta: r.Params.Meta, Name: "resume", Arguments: args}}
-	if !s.talks.runTalk(ctx, t, func(ctx context.Context, a asker) (mcp.Result, error) {
+	if !s.exchanges.runExchange(ctx, t, func(ctx context.Context, a asker) (mcp.Result, error) {
 		return s.makeCall(ctx, req, p, a)
 	}) {
 		return nil
@@ -86,7 +86,7 @@ func (s taskRequests) reviveTask(ctx context.Context, r *mcp.ServerRequest[*task
 	case <-ctx.Done():
 	}
 	k := s.tasks.becomeTask(t, true)
-	if k == nil || k.talk != t {
+	if k == nil || k.exchange != t {
 		t.cancel(context.Canceled)
 		return k
 	}
@@ -96,7 +96,7 @@ func (s taskRequests) reviveTask(ctx context.Context, r *mcp.ServerRequest[*task
 	return k
 }
 
-func isEnded(t *talk) bool {
+func isEnded(t *exchange) bool {
 	select {
 	case <-t.done:
 		return true

@@ -52,13 +52,13 @@ type ExecutionStopper interface {
 
 // tasks are the calls that became tasks.
 type tasks struct {
-	talks *talks
-	store TaskStore     // of executions; may be nil
-	kept  time.Duration // how long a task is kept after its end
-	log   *slog.Logger
-	life  context.Context // done when the server is closed
-	room  *queue.Shares   // for tasks
-	bytes *queue.Shares   // of results
+	exchanges *exchanges
+	store     TaskStore     // of executions; may be nil
+	kept      time.Duration // how long a task is kept after its end
+	log       *slog.Logger
+	life      context.Context // done when the server is closed
+	room      *queue.Shares   // for tasks
+	bytes     *queue.Shares   // of results
 
 	mu  sync.Mutex
 	all map[taskName]*task
@@ -67,21 +67,21 @@ type tasks struct {
 // A taskName identifies a task. No principal can name a task of another one, or use up its id.
 type taskName struct{ owner, profile, id string }
 
-func newTasks(life context.Context, cfg Config, t *talks) *tasks {
-	return &tasks{talks: t, store: cfg.Tasks, kept: cfg.Limits.TaskKept, log: cfg.Log, life: life,
+func newTasks(life context.Context, cfg Config, t *exchanges) *tasks {
+	return &tasks{exchanges: t, store: cfg.Tasks, kept: cfg.Limits.TaskKept, log: cfg.Log, life: life,
 		room:  queue.NewShares("tasks", "kept", int64(cfg.Limits.Tasks)),
 		bytes: queue.NewShares("bytes of task results", "kept", cfg.Limits.Memory), all: map[taskName]*task{}}
 }
 
 // A task is a call that became a task.
 type task struct {
-	id    string
-	owner tool.Principal
-	talk  *talk
-	ttl   time.Duration      // how long the client wants it to be kept after its creation
-	grace time.Duration      // how long it is kept after its end at least
-	home  *mcp.ServerSession // that is notified of its states; nil: none
-	again bool               // an earlier process had it
+	id       string
+	owner    tool.Principal
+	exchange *exchange
+	ttl      time.Duration      // how long the client wants it to be kept after its creation
+	grace    time.Duration      // how long it is kept after its end at least
+	home     *mcp.ServerSession // that is notified of its states; nil: none
+	again    bool               // an earlier process had it
 
 	mu       sync.Mutex
 	change   chan struct{} // closed when the state changes
@@ -123,7 +123,7 @@ func declaresTasks(c *mcp.ClientCapabilities) bool {
 }
 
 // newTaskID returns the id of the task of t.
-func (t *talk) newTaskID() string {
+func (t *exchange) newTaskID() string {
 	if id, _ := t.execution.Load().(string); id != "" {
 		return id
 	}
@@ -131,9 +131,9 @@ func (t *talk) newTaskID() string {
 }
 
 // signalTask makes the call a task, now rather than later.
-func (t *talk) signalTask() {
+func (t *exchange) signalTask() {
 	select {
-	case t.tasked <- struct{}{}:
+	case t.begin <- struct{}{}:
 	default: // it was signaled before
 	}
 }
@@ -141,7 +141,7 @@ func (t *talk) signalTask() {
 // becomeTask makes a call a task. It returns nil if the call can't become one: it has asked its
 // client in another way, or there are too many tasks. If again is set and the execution has a task
 // already, it returns that.
-func (a *tasks) becomeTask(t *talk, again bool) *task {
+func (a *tasks) becomeTask(t *exchange, again bool) *task {
 	if a.room.Acquire(t.who.ID, 1) != nil {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (a *tasks) becomeTask(t *talk, again bool) *task {
 
 // addTask adds the task k of a call, for which there is room. If it returns nil, the room is free
 // again.
-func (a *tasks) addTask(t *talk, k *task) *task {
+func (a *tasks) addTask(t *exchange, k *task) *task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sealed {
@@ -165,7 +165,7 @@ func (a *tasks) addTask(t *talk, k *task) *task {
 		return nil
 	}
 	now := time.Now().Truncate(time.Microsecond) // as it is stored
-	k.id, k.owner, k.talk, k.updated, k.state = t.newTaskID(), t.who, t, now, "working"
+	k.id, k.owner, k.exchange, k.updated, k.state = t.newTaskID(), t.who, t, now, "working"
 	if k.created.IsZero() {
 		k.created = now
 	}
@@ -182,7 +182,7 @@ func (a *tasks) addTask(t *talk, k *task) *task {
 	}
 	a.all[k.name()] = k
 	a.mu.Unlock()
-	if !a.talks.startTalk(func() { a.followTask(k) }) {
+	if !a.exchanges.startExchange(func() { a.followTask(k) }) {
 		a.forgetTask(k)
 		return nil
 	}
@@ -214,10 +214,10 @@ func (k *task) announce() {
 }
 
 // seal prevents that the call becomes a task. It returns false if it has become one, or will.
-func (t *talk) seal() bool {
+func (t *exchange) seal() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.certain {
+	if t.required {
 		return false
 	}
 	t.sealed = true
@@ -241,14 +241,14 @@ func (a *tasks) cancelTasks(principal string) {
 	defer a.mu.Unlock()
 	for _, k := range a.all {
 		if k.owner.ID == principal {
-			k.talk.cancel(context.Canceled)
+			k.exchange.cancel(context.Canceled)
 		}
 	}
 }
 
 // followTask keeps the state of a task until it ends.
 func (a *tasks) followTask(k *task) {
-	if n := k.talk.notify.Load(); n != nil && k.home == nil {
+	if n := k.exchange.notify.Load(); n != nil && k.home == nil {
 		n.close() // its stream ends with the answer that created the task
 	}
 	defer close(k.ended)
@@ -256,24 +256,24 @@ func (a *tasks) followTask(k *task) {
 	defer patience.Stop()
 	for {
 		select {
-		case asked := <-k.talk.asked:
+		case asked := <-k.exchange.asked:
 			patience.Reset(formTime)
 			k.addQuestions(asked)
 			continue
 		case <-patience.C:
 			if k.isAsking() {
-				k.talk.cancel(errUnanswered)
+				k.exchange.cancel(errUnanswered)
 			}
 			continue
-		case <-k.talk.done:
+		case <-k.exchange.done:
 		}
 		break
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.updated, k.open = time.Now(), nil
-	raw, err := k.talk.readOutcome()
-	k.talk.forgetOutcome()
+	raw, err := k.exchange.readOutcome()
+	k.exchange.forgetOutcome()
 	switch {
 	case k.state == "cancelled": // the client knows
 	case k.canceled && (err != nil || isFailure(raw)):
@@ -303,7 +303,7 @@ func isFailure(raw json.RawMessage) bool {
 }
 
 // readOutcome returns the result of a call that has ended, or its JSON-RPC error.
-func (t *talk) readOutcome() (json.RawMessage, *jsonrpc.Error) {
+func (t *exchange) readOutcome() (json.RawMessage, *jsonrpc.Error) {
 	r, ok := t.res.(*callResult)
 	var wire *jsonrpc.Error
 	switch {
@@ -320,14 +320,14 @@ func (t *talk) readOutcome() (json.RawMessage, *jsonrpc.Error) {
 }
 
 // forgetOutcome frees what a task doesn't need after its end, which it may outlive by hours.
-func (t *talk) forgetOutcome() {
+func (t *exchange) forgetOutcome() {
 	t.res, t.err = nil, nil
 	t.notify.Store(nil)
 }
 
 // taskError returns the JSON-RPC error with which a server ended a task, or nil for other calls and
 // errors.
-func taskError(t *talk, err error) *jsonrpc.Error {
+func taskError(t *exchange, err error) *jsonrpc.Error {
 	var wire *jsonrpc.Error
 	if t == nil || t.seal() || !errors.As(err, &wire) {
 		return nil
@@ -382,7 +382,7 @@ func (k *task) storeAnswers(answers map[string]json.RawMessage) {
 	}
 	k.state = "working"
 	select {
-	case k.talk.answers <- k.answers: // there is room: one set of answers for each set of questions
+	case k.exchange.answers <- k.answers: // there is room: one set of answers for each set of questions
 	default:
 	}
 	k.announce()
@@ -491,18 +491,18 @@ func (s taskRequests) stopTask(ctx context.Context, k *task, final bool) bool {
 		k.announce()
 	}
 	k.mu.Unlock()
-	if id, _ := k.talk.execution.Load().(string); id != "" && s.cfg.Executions != nil {
+	if id, _ := k.exchange.execution.Load().(string); id != "" && s.cfg.Executions != nil {
 		// It fails if the execution has just ended.
 		_ = s.cfg.Executions.Stop(ctx, k.owner, id)
 	}
-	k.talk.cancel(&tool.Error{Kind: tool.Canceled, Msg: "the client canceled the task"})
+	k.exchange.cancel(&tool.Error{Kind: tool.Canceled, Msg: "the client canceled the task"})
 	return true
 }
 
 // completeCall makes a call, and asks its client to decide what waits for people. If the call is a
 // task, it asks through the task, and continues until the execution has ended.
 func (s *Server) completeCall(ctx context.Context, req *mcp.CallToolRequest, c *tool.Call, notify *notifier,
-	t *talk) (*tool.Result, *form.Form, error) {
+	t *exchange) (*tool.Result, *form.Form, error) {
 	for {
 		res, f, err := s.inPlace(ctx, req, c, notify, t != nil)
 		if err != nil || t == nil || !t.tasks {
@@ -539,7 +539,7 @@ func (s *Server) completeCall(ctx context.Context, req *mcp.CallToolRequest, c *
 }
 
 // askForm shows a form to the client of a task.
-func askForm(ctx context.Context, t *talk, f *form.Form) (mcp.InputResponseMap, error) {
+func askForm(ctx context.Context, t *exchange, f *form.Form) (mcp.InputResponseMap, error) {
 	params, err := tool.Marshal(formParams{"form", f.Message, f.Schema})
 	if err != nil {
 		return nil, err

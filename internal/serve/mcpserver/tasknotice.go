@@ -85,7 +85,7 @@ type taskNotices struct{ *Server }
 // watchTask calls send whenever the state of a task has changed since change was its channel, until
 // the task has ended or ctx is done. Changes in quick succession are sent as one.
 func (a *tasks) watchTask(ctx context.Context, k *task, change <-chan struct{}, send func()) {
-	a.talks.startTalk(func() {
+	a.exchanges.startExchange(func() {
 		for {
 			select {
 			case <-change:

@@ -56,7 +56,7 @@ type Permission interface {
 	MayPreview(ctx context.Context, m *Maker) bool
 }
 
-// A Maker is who made a link to a port of a sandbox, and how.
+// A Maker describes who made a link to a port of a sandbox, and by which call.
 type Maker struct {
 	Call    *tool.Call // that made the link; only what policy decides on
 	Sandbox string

@@ -323,7 +323,7 @@ func (u *Upstream) reportCall(s *session, principal string, err error) {
 		doubt = true
 	case f.kind == faultTimeout:
 		u.breaker.recordNoVerdict()
-		doubt = time.Since(time.Unix(0, s.heard.Load())) >= u.cfg.Timeout // no message in all that time
+		doubt = time.Since(time.Unix(0, s.lastReceived.Load())) >= u.cfg.Timeout // no message in all that time
 	default:
 		u.breaker.recordNoVerdict()
 	}

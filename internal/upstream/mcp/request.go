@@ -15,17 +15,17 @@ import (
 
 // A pending is a request that waits for its answer.
 type pending struct {
-	done     chan struct{} // closed when result or err is set
-	result   json.RawMessage
-	err      error
-	progress chan tool.Progress
-	told     bool          // the server must be told when we stop waiting
-	logs     chan tool.Log // nil: not wanted
-	call     bool          // it is a tools/call
-	acked    chan<- json.RawMessage
-	asked    chan *jsonrpc.Request // the server's questions; nil: no one can be asked
-	asking   bool                  // the client is being asked; guarded by requests.mu
-	owner    string                // the principal of a call
+	done       chan struct{} // closed when result or err is set
+	result     json.RawMessage
+	err        error
+	progress   chan tool.Progress
+	cancelable bool          // the server must be told when we stop waiting
+	logs       chan tool.Log // nil: not wanted
+	call       bool          // it is a tools/call
+	acked      chan<- json.RawMessage
+	asked      chan *jsonrpc.Request // the server's questions; nil: no one can be asked
+	asking     bool                  // the client is being asked; guarded by requests.mu
+	owner      string                // the principal of a call
 }
 
 // drainEvents reports the progress and the log messages that arrived before the answer.
@@ -139,11 +139,11 @@ func (r *requests) endRequests() (all map[int64]*pending, first bool) {
 	return all, all != nil
 }
 
-// setTold sets whether the server must be told when a request is no longer awaited.
-func (r *requests) setTold(p *pending, told bool) {
+// setCancelable sets whether the server must be told when a request is no longer awaited.
+func (r *requests) setCancelable(p *pending, told bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p.told = told
+	p.cancelable = told
 }
 
 // unansweredRequests returns the requests whose end the server must be told about.
@@ -152,7 +152,7 @@ func (r *requests) unansweredRequests() []int64 {
 	defer r.mu.Unlock()
 	var ids []int64
 	for id, p := range r.pending {
-		if p.told {
+		if p.cancelable {
 			ids = append(ids, id)
 		}
 	}

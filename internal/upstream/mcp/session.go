@@ -64,11 +64,11 @@ type session struct {
 	sends  sync.WaitGroup // the answers and notifications being sent in the background
 	slots  chan struct{}  // limits their number
 
-	lastID  atomic.Int64
-	heard   atomic.Int64 // when something was last received, Unix nanoseconds
-	oddness atomic.Int64
-	lists   listChanges
-	modern  atomic.Bool // 2026-07-28 was negotiated
+	lastID       atomic.Int64
+	lastReceived atomic.Int64 // when something was last received, Unix nanoseconds
+	violations   atomic.Int64
+	lists        listChanges
+	modern       atomic.Bool // 2026-07-28 was negotiated
 
 	askedLogs atomic.Bool // see askForLogs
 
@@ -175,7 +175,7 @@ func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, er
 		return nil, err
 	}
 	// Since 2026-07-28, closing the stream is the signal over HTTP.
-	s.setTold(p, !q.once && !(m.abort != nil && s.modern.Load()))
+	s.setCancelable(p, !q.once && !(m.abort != nil && s.modern.Load()))
 	err = s.awaitAnswer(ctx, p, q)
 	if err == nil {
 		return p.result, p.err
@@ -183,7 +183,7 @@ func (s *session) sendRequest(ctx context.Context, q query) (json.RawMessage, er
 	if m.abort != nil {
 		m.abort()
 	}
-	if p.told {
+	if p.cancelable {
 		reason := "no longer wanted"
 		if isFault(err, faultTimeout) || errors.Is(err, context.DeadlineExceeded) {
 			reason = "timed out"
@@ -340,7 +340,7 @@ func (s *session) boundArguments(name string) []binding {
 // logViolation logs a violation of the protocol by the server: the first ones, and then ever fewer,
 // so that a hostile server can't fill a disk.
 func (s *session) logViolation(what string, args ...any) {
-	if n := s.oddness.Add(1); bits.OnesCount64(uint64(n)) == 1 {
+	if n := s.violations.Add(1); bits.OnesCount64(uint64(n)) == 1 {
 		s.log.Warn(what, append(args, "oddities", n)...)
 	}
 }
@@ -348,8 +348,8 @@ func (s *session) logViolation(what string, args ...any) {
 // receive handles one message or batch. from is the request in whose exchange it arrived, or 0. It
 // returns an error if data is not a message.
 func (s *session) receive(data []byte, from int64) error {
-	s.heard.Store(time.Now().UnixNano())
-	data = s.mask.HideJSON(data)
+	s.lastReceived.Store(time.Now().UnixNano())
+	data = s.mask.MaskJSON(data)
 	messages, err := decodeMessages(data)
 	if err != nil {
 		s.logViolation("ignored an invalid message", "error", err, "text", cleanSnippet(data, 120))

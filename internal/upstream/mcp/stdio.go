@@ -21,14 +21,14 @@ type stdio struct {
 	grace time.Duration
 	ring  *ring
 
-	to    *session
-	proc  *process
-	heard int         // number of lines in ring before this process
-	ready atomic.Bool // a revision was negotiated
-	queue chan *message
-	quit  chan struct{} // closed by stop
-	once  sync.Once
-	wg    sync.WaitGroup // reader, writer, standard error
+	to        *session
+	proc      *process
+	ringStart int         // number of lines in ring before this process
+	ready     atomic.Bool // a revision was negotiated
+	queue     chan *message
+	quit      chan struct{} // closed by stop
+	once      sync.Once
+	wg        sync.WaitGroup // reader, writer, standard error
 }
 
 const (
@@ -53,7 +53,7 @@ func (t *stdio) start(ctx context.Context, to *session) (err error) {
 		return faultf(faultUnsent, "can't be started: %w", err)
 	}
 	t.proc = p
-	t.heard = t.ring.countLines()
+	t.ringStart = t.ring.countLines()
 	errDone := make(chan struct{})
 	t.wg.Go(func() { defer close(errDone); t.ring.copyLines(p.stderr) })
 	t.wg.Go(t.writeMessages)
@@ -201,7 +201,7 @@ func (t *stdio) explainEnd(errDone <-chan struct{}) error {
 		case <-time.After(lastWords):
 		}
 	}
-	if last := t.ring.lastAfter(t.heard); last != "" {
+	if last := t.ring.lastAfter(t.ringStart); last != "" {
 		how += fmt.Sprintf("; the last line on its standard error: %q", last)
 	}
 	return faultf(faultLost, "%s", how)

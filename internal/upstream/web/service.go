@@ -222,7 +222,7 @@ func (s *Service[T]) Call(ctx context.Context, c *tool.Call) (*tool.Result, erro
 		e.Msg = CleanLine(s.Config.Mask.Text(c.Tool.Path()+": "+e.Msg), 2000)
 		return nil, &e
 	}
-	return tool.ParseResult(s.Config.Mask.HideJSON(res.Raw))
+	return tool.ParseResult(s.Config.Mask.MaskJSON(res.Raw))
 }
 
 func (s *Service[T]) callInTurn(ctx context.Context, c *tool.Call) (*tool.Result, error) {

@@ -31,6 +31,6 @@ func BenchmarkFarEscapes(b *testing.B) {
 	}
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		m.HideJSON(text)
+		m.MaskJSON(text)
 	}
 }

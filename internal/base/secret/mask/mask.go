@@ -177,10 +177,10 @@ func (m *Masker) Text(s string) string {
 	return string(replaceSpans([]byte(s), found))
 }
 
-// HideJSON returns data, which may be JSON or any text, with the secrets in it replaced. JSON stays
+// MaskJSON returns data, which may be JSON or any text, with the secrets in it replaced. JSON stays
 // valid, and only its strings change, except that a number whose digits contain a secret becomes a
 // string. If there is no secret, it returns data itself.
-func (m *Masker) HideJSON(data []byte) []byte {
+func (m *Masker) MaskJSON(data []byte) []byte {
 	if m == nil || len(data) < MinValue {
 		return data
 	}

@@ -46,13 +46,13 @@ func TestJSON(t *testing.T) {
 		{`key bp_abcdefghijklmnop2, not bp_abcdefghijklmnop23 or bp_abcdefghijklmn-p`,
 			`key [redacted], not bp_abcdefghijklmnop23 or bp_abcdefghijklmn-p`},
 	} {
-		got := string(m.HideJSON([]byte(tt.in)))
+		got := string(m.MaskJSON([]byte(tt.in)))
 		if got != tt.want {
 			t.Errorf("%s is %s, want %s", tt.in, got, tt.want)
 		}
 	}
 	var none *mask.Masker
-	if string(none.HideJSON([]byte("hush-hush"))) != "hush-hush" || none.Text("hush-hush") != "hush-hush" ||
+	if string(none.MaskJSON([]byte("hush-hush"))) != "hush-hush" || none.Text("hush-hush") != "hush-hush" ||
 		none.Longest() != 0 {
 		t.Error("the nil Masker masks")
 	}
@@ -124,7 +124,7 @@ func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`["\u00f1ñññññññ",{"12345678":[]}]`))
 	f.Add([]byte(`["\u12345678","x\\u0031\u0032345678","a\/b\/c/d\/e"]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got := m.HideJSON(data)
+		got := m.MaskJSON(data)
 		if json.Valid(data) && !json.Valid(got) {
 			t.Errorf("%q became %q", data, got)
 		}
@@ -245,7 +245,7 @@ func BenchmarkJSON(b *testing.B) {
 			b.Run(fmt.Sprintf("%d values/%s", n, name), func(b *testing.B) {
 				b.SetBytes(int64(len(data)))
 				for b.Loop() {
-					m.HideJSON(data)
+					m.MaskJSON(data)
 				}
 			})
 		}
@@ -292,8 +292,8 @@ func TestLines(t *testing.T) {
 			}
 			return x
 		}
-		for name, got := range map[string]string{"text": m.Text(text), "JSON": field(string(m.HideJSON(once))),
-			"JSON in JSON": field(inner(string(m.HideJSON(twice))))} {
+		for name, got := range map[string]string{"text": m.Text(text), "JSON": field(string(m.MaskJSON(once))),
+			"JSON in JSON": field(inner(string(m.MaskJSON(twice))))} {
 			if got == text || strings.Contains(unwrap(got), v) {
 				t.Fatalf("%s: %q is in %q", name, v, got)
 			}
@@ -324,7 +324,7 @@ func TestAcrossTokens(t *testing.T) {
 		{`["quoted-one","other"]`, `["[redacted]","other"]`},
 		{`["a hush-hush b","","hush-hushsilence-please"]`, `["a [redacted] b","","[redacted][redacted]"]`},
 	} {
-		got := string(m.HideJSON([]byte(tt.in)))
+		got := string(m.MaskJSON([]byte(tt.in)))
 		if got != tt.want || !json.Valid([]byte(got)) {
 			t.Errorf("%s is %s, want %s", tt.in, got, tt.want)
 		}

@@ -105,7 +105,7 @@ func (d *Desk) unseal(c Call, sent string) (*state, error) {
 			"unknown requestState: nothing was decided or called; omit it to make a new call")
 	case s.Principal != c.Principal.ID:
 		return nil, tool.Errorf(tool.Denied, "the form was shown to another user: nothing was decided or called")
-	case s.Tool != c.Tool || s.Arguments != digest(c.Arguments):
+	case s.Tool != c.Tool || s.Arguments != digestArguments(c.Arguments):
 		return nil, tool.Errorf(tool.Invalid,
 			"the form belongs to another call, or the arguments have changed: nothing was decided or called")
 	case !d.cfg.Clock.Now().Before(s.Expires):
@@ -202,7 +202,7 @@ func (s *state) parseDecisions(a Answer) (decisions []string, note string, err e
 	case "decline", "cancel":
 		return decisions, "", nil
 	default:
-		return nil, "", wrong("its action must be accept, decline or cancel, not %q", text.Clip(a.Action, 40))
+		return nil, "", invalidAnswerf("its action must be accept, decline or cancel, not %q", text.Clip(a.Action, 40))
 	}
 	fields, err := textFields(a.Content)
 	if err != nil {
@@ -213,14 +213,14 @@ func (s *state) parseDecisions(a Answer) (decisions []string, note string, err e
 	delete(fields, "decision")
 	if len(s.Requests) == 1 {
 		if decision != approveOne && decision != denyOne {
-			return nil, "", wrong("its decision is not one of the choices")
+			return nil, "", invalidAnswerf("its decision is not one of the choices")
 		}
 		decisions[0] = decision
 	} else if err := parseChoices(decisions, decision, fields); err != nil {
 		return nil, "", err
 	}
 	for k := range fields {
-		return nil, "", wrong("it has the unexpected field %q", text.Clip(k, 40))
+		return nil, "", invalidAnswerf("it has the unexpected field %q", text.Clip(k, 40))
 	}
 	return decisions, note, nil
 }
@@ -231,7 +231,7 @@ func textFields(content jsonvalue.Object) (map[string]string, error) {
 	for k, v := range content {
 		t, ok := v.(string)
 		if !ok || len(t) > maxNote {
-			return nil, wrong("%q must be text of at most %d bytes", text.Clip(k, 40), maxNote)
+			return nil, invalidAnswerf("%q must be text of at most %d bytes", text.Clip(k, 40), maxNote)
 		}
 		fields[k] = t
 	}
@@ -249,7 +249,7 @@ func parseChoices(decisions []string, forAll string, fields map[string]string) e
 			decisions[i] = denyOne
 		case choose:
 		default:
-			return wrong("its decision is not one of the choices")
+			return invalidAnswerf("its decision is not one of the choices")
 		}
 		key := callKey(i)
 		choice, ok := fields[key]
@@ -257,9 +257,9 @@ func parseChoices(decisions []string, forAll string, fields map[string]string) e
 		switch {
 		case !ok || choice == "":
 		case choice != approveOne && choice != denyOne && choice != leave:
-			return wrong("%s must be approve, deny or leave", key)
+			return invalidAnswerf("%s must be approve, deny or leave", key)
 		case forAll != choose && choice != decisions[i]:
-			return wrong("it has %q, which contradicts %s", forAll, key)
+			return invalidAnswerf("it has %q, which contradicts %s", forAll, key)
 		default:
 			decisions[i] = choice
 		}
@@ -267,13 +267,13 @@ func parseChoices(decisions []string, forAll string, fields map[string]string) e
 	return nil
 }
 
-func wrong(format string, args ...any) error {
+func invalidAnswerf(format string, args ...any) error {
 	e := tool.Errorf(tool.Invalid, format, args...)
 	e.Msg = "the answer to the form can't be read: " + e.Msg + "; nothing was decided"
 	return e
 }
 
-func digest(args json.RawMessage) string {
+func digestArguments(args json.RawMessage) string {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}

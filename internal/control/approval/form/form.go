@@ -147,7 +147,7 @@ func (d *Desk) form(c Call, execution string, all []approval.Request) (*Form, er
 	if !ok {
 		return nil, nil
 	}
-	s := &state{Principal: c.Principal.ID, Tool: c.Tool, Arguments: digest(c.Arguments), Execution: execution,
+	s := &state{Principal: c.Principal.ID, Tool: c.Tool, Arguments: digestArguments(c.Arguments), Execution: execution,
 		Expires: d.cfg.Clock.Now().Add(maxAge)}
 	var blocks []string
 	var elsewhere []string
@@ -171,7 +171,7 @@ func (d *Desk) form(c Call, execution string, all []approval.Request) (*Form, er
 	if len(blocks) == 0 {
 		return nil, nil
 	}
-	f := &Form{Message: d.message(s, blocks, elsewhere), Schema: schema(s.Requests)}
+	f := &Form{Message: d.writeMessage(s, blocks, elsewhere), Schema: schema(s.Requests)}
 	for _, r := range s.Requests {
 		f.ids = append(f.ids, r.ID)
 	}
@@ -180,8 +180,8 @@ func (d *Desk) form(c Call, execution string, all []approval.Request) (*Form, er
 	return f, err
 }
 
-// message returns the text that the person reads.
-func (d *Desk) message(s *state, blocks, elsewhere []string) string {
+// writeMessage returns the text that the person reads.
+func (d *Desk) writeMessage(s *state, blocks, elsewhere []string) string {
 	var b strings.Builder
 	switch {
 	case s.Execution == "":

@@ -44,7 +44,7 @@ type Policy struct {
 
 // A Masker replaces secret values in data, which may be JSON.
 type Masker interface {
-	HideJSON(data []byte) []byte
+	MaskJSON(data []byte) []byte
 	Longest() int // length of the longest value; it may grow
 }
 
@@ -168,7 +168,7 @@ func (k *Keeper) maskJSON(data []byte) []byte {
 	if k.hidden == nil {
 		return data
 	}
-	return k.hidden.HideJSON(data)
+	return k.hidden.MaskJSON(data)
 }
 
 // maskedPrefix returns the beginning of data without masked values. It cuts the data so that not

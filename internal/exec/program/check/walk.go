@@ -98,17 +98,17 @@ func (c *checker) walkLoop(st ast.Statement, s *scope) {
 	case *ast.ForInStatement:
 		c.walkExpression(st.Source, s)
 		c.openResult(st.Source, s)
-		c.walkOptional(st.Body, c.into(st.Into, nil, s))
+		c.walkOptional(st.Body, c.enterLoop(st.Into, nil, s))
 	case *ast.ForOfStatement:
 		c.checkAwaited(st.Source, s, "which can't be iterated")
 		c.walkExpression(st.Source, s)
-		c.walkOptional(st.Body, c.into(st.Into, st.Source, s))
+		c.walkOptional(st.Body, c.enterLoop(st.Into, st.Source, s))
 	}
 }
 
-// into returns the scope of the body of for-in and for-of. array is what for-of iterates over, or
-// nil.
-func (c *checker) into(i ast.ForInto, array ast.Expression, s *scope) *scope {
+// enterLoop returns the scope of the body of for-in and for-of. array is what for-of iterates over,
+// or nil.
+func (c *checker) enterLoop(i ast.ForInto, array ast.Expression, s *scope) *scope {
 	switch i := i.(type) {
 	case *ast.ForDeclaration:
 		outer := s

@@ -15,7 +15,7 @@ func ArmLess(args []string, what string) error {
 	if err := w.send(kindHello, 0, 0, encodeHello(hello{Protections: arm(args[0], l)}), nil); err != nil {
 		return err
 	}
-	return try(w, conn, number(args[1]))
+	return runAttempts(w, conn, number(args[1]))
 }
 
 // Attempts returns the number of escape attempts.

@@ -16,9 +16,10 @@ const pagemapScan = 0xc0606610
 // aThread is the flags of clone(2) that a new thread has.
 const aThread = unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND
 
-// rules returns the rules for the system calls of the Go runtime, and of drivers that map memory
-// and memory files. Any other call fails with EPERM, except the deadly ones, which end the process.
-func rules() []seccomp.Rule {
+// callRules returns the rules for the system calls of the Go runtime, and of drivers that map
+// memory and memory files. Any other call fails with EPERM, except the deadly ones, which end the
+// process.
+func callRules() []seccomp.Rule {
 	rs := []seccomp.Rule{
 		{Call: unix.SYS_MMAP, Checks: seccomp.CheckBits(2, unix.PROT_EXEC, 0), Deny: seccomp.Kill},
 		{Call: unix.SYS_MPROTECT, Checks: seccomp.CheckBits(2, unix.PROT_EXEC, 0), Deny: seccomp.Kill},
@@ -91,7 +92,7 @@ var deadly = []uintptr{
 // filterCalls applies the filter to all threads permanently, and returns the number of calls that
 // it allows.
 func filterCalls() (int, error) {
-	rs := rules()
+	rs := callRules()
 	if err := seccomp.InstallFilter(seccomp.AssembleFilter(rs, seccomp.Refuse)); err != nil {
 		return 0, err
 	}

@@ -63,7 +63,7 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 		return err
 	}
 	if len(args) > 1 {
-		return try(w, conn, number(args[1]))
+		return runAttempts(w, conn, number(args[1]))
 	}
 	// Without a parent there is no state to save.
 	idle := resident.NewIdleNotifier(idleTime, idleCode{code})

@@ -89,8 +89,8 @@ func (s *starter) tryFrom(ctx context.Context, list []attempt, n int) ([]Attempt
 	return done, h.Protections, nil
 }
 
-// try makes the attempts in the child, starting with the n-th.
-func try(w *writer, conn io.Reader, n int) error {
+// runAttempts makes the attempts in the child, starting with the n-th.
+func runAttempts(w *writer, conn io.Reader, n int) error {
 	list := attempts()
 	for _, a := range list[min(max(n, 0), len(list)):] {
 		got, refused := a.try()

@@ -80,21 +80,21 @@ func summed(b []byte) bool {
 }
 
 // A codec packs and unpacks images and snapshots. It reuses its buffers and zstd coders.
-type codec struct{ encoders, decoders, rooms, deltas sync.Pool }
+type codec struct{ encoders, decoders, buffers, deltas sync.Pool }
 
-// A room holds buffers for pages while they are packed or unpacked.
-type room struct {
+// packBuffers holds buffers for pages while they are packed or unpacked.
+type packBuffers struct {
 	chunk [chunkSize]byte
 	masks [chunkSize / pageSize]uint64
 	lines [chunkSize + 8*chunkSize/pageSize]byte // lines and their masks
 }
 
-// room returns a room, which the caller puts back.
-func (c *codec) room() *room {
-	if r, ok := c.rooms.Get().(*room); ok {
+// takeBuffers returns buffers, which the caller puts back.
+func (c *codec) takeBuffers() *packBuffers {
+	if r, ok := c.buffers.Get().(*packBuffers); ok {
 		return r
 	}
-	return new(room)
+	return new(packBuffers)
 }
 
 // pack returns the packed form of fields and pages. The pages are those of runs; write writes their
@@ -260,10 +260,10 @@ func (u *unpacker) runs(end uint32) (runs []pageRun) {
 // decodePages reads the bytes of runs and passes them to use in pieces of whole pages, which use
 // must not modify. Pages without a zero line are passed on as packed.
 func (u *unpacker) decodePages(runs []pageRun, use func(b []byte, page uint32) error) error {
-	room := u.c.room()
-	defer u.c.rooms.Put(room)
+	buffers := u.c.takeBuffers()
+	defer u.c.buffers.Put(buffers)
 	u.chunks(runs, func(first, n uint32) {
-		masks, lines := u.readPages(n, room)
+		masks, lines := u.readPages(n, buffers)
 		for len(masks) > 0 && u.err == nil {
 			full := masks[0] == allLines
 			k, b := 0, lines
@@ -273,7 +273,7 @@ func (u *unpacker) decodePages(runs []pageRun, use func(b []byte, page uint32) e
 			if full {
 				b, lines = lines[:k*pageSize], lines[k*pageSize:]
 			} else {
-				b = room.chunk[:k*pageSize]
+				b = buffers.chunk[:k*pageSize]
 				clear(b)
 				lines = expand(b, masks[:k], lines)
 			}
@@ -286,10 +286,10 @@ func (u *unpacker) decodePages(runs []pageRun, use func(b []byte, page uint32) e
 
 // xor reads the bytes of runs and XORs them into memory.
 func (u *unpacker) xor(runs []pageRun, memory []byte) error {
-	room := u.c.room()
-	defer u.c.rooms.Put(room)
+	buffers := u.c.takeBuffers()
+	defer u.c.buffers.Put(buffers)
 	u.chunks(runs, func(first, n uint32) {
-		masks, lines := u.readPages(n, room)
+		masks, lines := u.readPages(n, buffers)
 		expand(memory[int(first)*pageSize:][:n*pageSize], masks, lines)
 	})
 	return u.err
@@ -311,14 +311,14 @@ const allLines = 1<<(pageSize/lineSize) - 1
 
 // readPages reads n pages in the format of images: their masks and their lines. After an error it
 // returns none.
-func (u *unpacker) readPages(n uint32, room *room) (masks []uint64, lines []byte) {
-	masks = room.masks[:n]
+func (u *unpacker) readPages(n uint32, buffers *packBuffers) (masks []uint64, lines []byte) {
+	masks = buffers.masks[:n]
 	count := 0
 	for p := range masks {
 		masks[p] = u.u64()
 		count += bits.OnesCount64(masks[p])
 	}
-	if lines = u.read(room.lines[:count*lineSize]); u.err != nil {
+	if lines = u.read(buffers.lines[:count*lineSize]); u.err != nil {
 		return nil, nil
 	}
 	return masks, lines

@@ -9,7 +9,7 @@ import (
 // with the bytes from the start of a page.
 func squeezed(read func(b []byte, page uint32)) func(w io.Writer, runs []pageRun) error {
 	return func(w io.Writer, runs []pageRun) error {
-		room := new(room)
+		room := new(packBuffers)
 		for _, r := range runs {
 			for at := uint32(0); at < r.n; {
 				n := min(r.n-at, chunkSize/pageSize)

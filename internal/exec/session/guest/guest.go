@@ -55,22 +55,22 @@ var ErrNoSnapshots = &tool.Error{Kind: tool.Unavailable,
 // capabilities caches the capabilities of a driver once it has reported them. Errors are not
 // cached, since they may be temporary.
 type capabilities struct {
-	mu   sync.Mutex
-	said *sandbox.Capabilities
+	mu     sync.Mutex
+	cached *sandbox.Capabilities
 }
 
 // probeOnce returns the capabilities of d. It probes d unless an earlier probe succeeded.
 func (c *capabilities) probeOnce(ctx context.Context, d sandbox.Driver) (sandbox.Capabilities, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.said == nil {
+	if c.cached == nil {
 		said, err := d.Probe(ctx)
 		if err != nil {
 			return said, err
 		}
-		c.said = &said
+		c.cached = &said
 	}
-	return *c.said, nil
+	return *c.cached, nil
 }
 
 // spec returns the spec of sandboxes for a language and an owner.

@@ -76,7 +76,7 @@ func (h *Hold) Guest(ctx context.Context, src *guest.Source, language string) (s
 	if err == nil {
 		return box, Origin{From: "disk", Took: time.Since(began)}, nil
 	}
-	if why := lostWhy(err); why != "" {
+	if why := lossReason(err); why != "" {
 		if box, err = h.all.rebuild(ctx, h.liveSession, src, language, err); err == nil {
 			return box, Origin{From: "journal", Why: why, Took: time.Since(began)}, nil
 		}
@@ -157,8 +157,8 @@ func (t *storage) Journals(ctx context.Context, owner, name, id string, programs
 	return journals[:programs], nil
 }
 
-// lostWhy returns why a snapshot is permanently lost, or "" if it isn't.
-func lostWhy(err error) string {
+// lossReason returns why a snapshot is permanently lost, or "" if it isn't.
+func lossReason(err error) string {
 	var engine *sandbox.EngineError
 	switch {
 	case errors.As(err, &engine):

@@ -291,7 +291,7 @@ func dropCapabilities(c *caller, _ *Setup) error {
 	}
 	for capability := 0; capability <= unix.CAP_LAST_CAP; capability++ {
 		_, err := c.callUnless(unix.EINVAL, unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
-		if err != nil { // EINVAL: it is unknown here
+		if err != nil { // EINVAL: the kernel does not know it
 			return err
 		}
 	}

@@ -65,7 +65,7 @@ type recorded struct {
 	Number    uint64 // comparison: of 16 bytes at two addresses
 	Arguments [6]uint64
 	Want      uint64 // the result; anyResult: any but an error
-	Ignored   uint64 // a result that is no failure, though it is an error; nothing: there is none
+	Ignored   uint64 // an error that doesn't count as a failure; nothing: there is none
 }
 
 const (
