@@ -36,14 +36,11 @@ type Set struct {
 // Words returns the set of the space-separated words of lists.
 func Words(lists ...string) *Set { return &Set{lists: lists} }
 
-// Get returns the words. The caller must not change them.
-func (s *Set) Get() map[string]bool {
-	s.once.Do(s.addWords)
-	return s.words
-}
-
 // Has reports whether the set contains w.
-func (s *Set) Has(w string) bool { return s.Get()[w] }
+func (s *Set) Has(w string) bool {
+	s.once.Do(s.addWords)
+	return s.words[w]
+}
 
 func (s *Set) addWords() {
 	s.words = map[string]bool{}

@@ -16,7 +16,17 @@ func TestRegexp(t *testing.T) {
 
 func TestWords(t *testing.T) {
 	set := lazily.Words("one two", " two\n\tthree ")
-	if len(set.Get()) != 3 || !set.Has("one") || !set.Has("three") || set.Has("four") {
-		t.Errorf("the set is %v, want one, two and three", set.Get())
+	for w, want := range map[string]bool{"one": true, "two": true, "three": true, "four": false, "": false} {
+		if set.Has(w) != want {
+			t.Errorf("Has(%q) = %v, want %v", w, !want, want)
+		}
+	}
+}
+
+func TestValue(t *testing.T) {
+	calls := 0
+	v := lazily.Value[int]{Make: func() int { calls++; return 42 }}
+	if calls != 0 || v.Get() != 42 || v.Get() != 42 || calls != 1 {
+		t.Errorf("Get() = %d after %d calls of Make, want 42 after one", v.Get(), calls)
 	}
 }
