@@ -103,3 +103,30 @@ func TestHostWorkCounts(t *testing.T) {
 			"the program's calls for 10s\") && ended[1].Error.Limit == \"cpu\"", text, ended[1].Error)
 	}
 }
+
+// TestReadingResultsCounts checks that reading a large result again waits for a turn of the host's
+// work, and so counts: a program could have the host read it without end.
+func TestReadingResultsCounts(t *testing.T) {
+	t.Parallel()
+	turns := queue.New(1, 10)
+	r := newRig(t, standard(), func(c *executor.Config) { c.Turns = turns })
+	handle := regexp.MustCompile(`res_\w+`).FindString(r.value(`return "x".repeat(1 << 20)`))
+	if err := turns.Enter(t.Context(), "another"); err != nil {
+		t.Fatalf("enter the queue: %v", err)
+	}
+	read := make(chan string)
+	go func() { read <- r.value(`return await readResult("` + handle + `", { limit: 1 })`) }()
+	for waiting := 0; waiting == 0; {
+		select {
+		case v := <-read:
+			turns.Leave("another")
+			t.Fatalf("it reads %s without a turn", v)
+		case <-time.After(time.Millisecond):
+			_, waiting = turns.Load()
+		}
+	}
+	turns.Leave("another")
+	if v := <-read; v != `"x"` {
+		t.Errorf("it reads %s", v)
+	}
+}

@@ -15,6 +15,7 @@ import (
 type results struct {
 	*env
 	taint *taint
+	meter *meter
 }
 
 // valueText returns the text of a value within the token budget. A value that doesn't fit is
@@ -85,6 +86,14 @@ func (s *results) readResult(args json.RawMessage) (json.RawMessage, error) {
 	if offset < 0 {
 		return nil, tool.Errorf(tool.Invalid, "readResult: offset is %d: it counts from 0", offset)
 	}
+	var part json.RawMessage
+	s.meter.doWork(l.size, func() { part, err = l.readPart(offset, limit) })
+	return part, err
+}
+
+// readPart returns a part of the leftover: limit of its characters or items from offset on, or all
+// of them if limit is negative.
+func (l *leftover) readPart(offset, limit int) (json.RawMessage, error) {
 	v := l.value
 	if l.block != nil {
 		return tool.Marshal(values.Runes(l.data, offset, limit))

@@ -69,7 +69,7 @@ func assemble(v *env) *run {
 	r.proposal = proposal{env: v, state: &r.state, history: &r.history, calls: &r.calls, taint: &r.taint,
 		machine: &r.machine}
 	r.meter.env, r.taint.env = v, v
-	r.results.env, r.results.taint = v, &r.taint
+	r.results.env, r.results.taint, r.results.meter = v, &r.taint, &r.meter
 	r.files.env, r.files.taint, r.files.results = v, &r.taint, &r.results
 	return r
 }
