@@ -104,29 +104,34 @@ func TestHostWorkCounts(t *testing.T) {
 	}
 }
 
-// TestReadingResultsCounts checks that reading a large result again waits for a turn of the host's
-// work, and so counts: a program could have the host read it without end.
-func TestReadingResultsCounts(t *testing.T) {
+// TestResultsAndFilesCount checks that reading a large result again, and emitting a large file, wait
+// for a turn of the host's work, and so count: a program could have the host do it without end.
+func TestResultsAndFilesCount(t *testing.T) {
 	t.Parallel()
 	turns := queue.New(1, 10)
 	r := newRig(t, standard(), func(c *executor.Config) { c.Turns = turns })
 	handle := regexp.MustCompile(`res_\w+`).FindString(r.value(`return "x".repeat(1 << 20)`))
-	if err := turns.Enter(t.Context(), "another"); err != nil {
-		t.Fatalf("enter the queue: %v", err)
-	}
-	read := make(chan string)
-	go func() { read <- r.value(`return await readResult("` + handle + `", { limit: 1 })`) }()
-	for waiting := 0; waiting == 0; {
-		select {
-		case v := <-read:
-			turns.Leave("another")
-			t.Fatalf("it reads %s without a turn", v)
-		case <-time.After(time.Millisecond):
-			_, waiting = turns.Load()
+	for _, code := range []string{
+		`return await readResult("` + handle + `", { limit: 1 })`,
+		`await fs.writeFile("a", "x".repeat(1 << 20)); emit("a"); return "x"`,
+	} {
+		if err := turns.Enter(t.Context(), "another"); err != nil {
+			t.Fatalf("enter the queue: %v", err)
 		}
-	}
-	turns.Leave("another")
-	if v := <-read; v != `"x"` {
-		t.Errorf("it reads %s", v)
+		done := make(chan string)
+		go func() { done <- r.value(`import * as fs from "node:fs/promises"; ` + code) }()
+		for waiting := 0; waiting == 0; {
+			select {
+			case v := <-done:
+				turns.Leave("another")
+				t.Fatalf("%s returns %s without a turn", code, v)
+			case <-time.After(time.Millisecond):
+				_, waiting = turns.Load()
+			}
+		}
+		turns.Leave("another")
+		if v := <-done; v != `"x"` {
+			t.Errorf("%s returns %s", code, v)
+		}
 	}
 }

@@ -188,7 +188,9 @@ func (f *files) embed(name string) (json.RawMessage, error) {
 	if area, _, _ := strings.Cut(clean, "/"); area != "workspace" && area != "skills" && area != "tools" {
 		clean = "workspace/" + clean
 	}
-	return values.Embed(base+"/", clean, data)
+	var block json.RawMessage
+	f.results.meter.doWork(len(data), func() { block, err = values.Embed(base+"/", clean, data) })
+	return block, err
 }
 
 // LoadModule returns the source of a module in ./workspace, if the program may read it.
