@@ -47,7 +47,7 @@ func TestSort(t *testing.T) {
 			if (Array.isArray(k)) copy.length = k.length;
 			const slow = (a, b) => { const d = a - b; return d; };
 			return plain(Array.prototype.sort.call(k, by)) === plain(Array.prototype.sort.call(copy, slow));
-		}).join()`, `"` + trues(10) + `"`},
+		}).join()`, `"` + repeatTrue(10) + `"`},
 		{`const list = Array.from({ length: 100 }, (_, i) => BigInt(i));
 		try { list.sort((a, b) => a - b) } catch (e) { return e.name }`, `"TypeError"`},
 		{`const seen = [], list = Array.from({ length: 100 }, (_, i) => ({ get key() { seen.push(i); return i } }));
@@ -67,7 +67,7 @@ func TestSort(t *testing.T) {
 		return odd.map((f) => {
 			const copy = list();
 			return list().sort(f).join() === copy.sort((...args) => f(...args)).join();
-		}).join()`, `"` + trues(8) + `"`},
+		}).join()`, `"` + repeatTrue(8) + `"`},
 		{`const f = Array.prototype.sort, d = Object.getOwnPropertyDescriptor(Array.prototype, "sort");
 		let made = "no"; try { new f() } catch (e) { made = e.name }
 		const bad = [];
@@ -86,5 +86,5 @@ func TestSort(t *testing.T) {
 	})
 }
 
-// trues returns true n times, separated by commas.
-func trues(n int) string { return strings.TrimSuffix(strings.Repeat("true,", n), ",") }
+// repeatTrue returns true n times, separated by commas.
+func repeatTrue(n int) string { return strings.TrimSuffix(strings.Repeat("true,", n), ",") }
