@@ -104,8 +104,8 @@ func TestHostWorkCounts(t *testing.T) {
 	}
 }
 
-// TestResultsAndFilesCount checks that reading a large result again, and emitting a large file, wait
-// for a turn of the host's work, and so count: a program could have the host do it without end.
+// TestResultsAndFilesCount checks that reading a large result again, and emitting a large file,
+// wait for a turn of the host's work, and so count: a program could have it done without end.
 func TestResultsAndFilesCount(t *testing.T) {
 	t.Parallel()
 	turns := queue.New(1, 10)
