@@ -174,6 +174,9 @@ func (x *extractor) enterFolder(name string, create bool) (string, error) {
 			continue
 		}
 		next := path.Join(at, part)
+		if strings.Count(next, "/") > maxDepth { // links lead deeper than paths
+			return "", tool.Errorf(tool.Invalid, "it is nested more than %d deep", maxDepth)
+		}
 		info, err := x.root.Lstat(next)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && create:

@@ -115,6 +115,8 @@ func TestHostileArchives(t *testing.T) {
 		{"pipe", [][]tar.Header{{{Name: "p", Typeflag: tar.TypeFifo}}}, []string{}, ""},
 		{"the root", [][]tar.Header{{folder("./"), link("./", "/etc"), file("a")}}, []string{"a = a"}, ""},
 		{"deep", [][]tar.Header{{file(strings.Repeat("a/", 200) + "b")}}, nil, "invalid path"},
+		{"deep through a link", [][]tar.Header{{link("l", strings.Repeat("a/", 90)),
+			file(strings.Repeat("a/", 90) + "b"), file("l/" + strings.Repeat("c/", 90) + "d")}}, nil, "nested more than"},
 		{"whiteout", [][]tar.Header{{file("d/a"), file("d/b")}, {file("d/.wh.a"), file("d/c")}},
 			[]string{"d/", "d/b = d/b", "d/c = d/c"}, ""},
 		{"whiteout of its own layer", [][]tar.Header{{file("d/a")}, {file("d/b"), file("d/.wh.b")}},
