@@ -87,6 +87,12 @@ func (s *sandboxServers) ServeSandbox(w http.ResponseWriter, r *http.Request, p 
 	srv.Handler().ServeHTTP(w, r)
 }
 
+// sandboxServerLimits are far lower than those of the gateway's own server: a principal may have
+// several sandboxes, with a server each.
+var sandboxServerLimits = mcpserver.Limits{
+	Memory: 16 << 20, Requests: 128, Calls: 64, Sessions: 32, Subscriptions: 64, Tasks: 64,
+}
+
 // openServer returns the server of a sandbox, or nil if it is too late.
 func (s *sandboxServers) openServer(id string) *mcpserver.Server {
 	s.mu.Lock()
@@ -109,6 +115,7 @@ func (s *sandboxServers) openServer(id string) *mcpserver.Server {
 				": an isolated Linux system. /workspace has its files, which are kept. It has no network, or " +
 				"only reaches the hosts that policy permits."},
 			Version: s.d.cfg.Version, Log: s.d.log, Principal: principalOf, AnyHost: s.d.cfg.Settings.AnyHost(),
+			Limits: sandboxServerLimits,
 		})
 		s.by[id] = srv
 	}
