@@ -70,13 +70,13 @@ var parsesJSON = lazily.Regexp(`(?m)^>.*\bJSON\.parse\b`)
 
 // reword rephrases the engine's message with names from the agent's text.
 func reword(p *program.Program, f *Failure) {
-	name := ""
+	var called []string
 	if f.Line > 0 {
-		name = p.NameAt(f.Line, f.Column)
+		called = p.CalledAt(f.Line, f.Column)
 	}
 	switch m := noProperty.Get().FindStringSubmatch(f.Message); {
-	case f.Message == "TypeError: not a function" && name != "":
-		f.Message = "TypeError: " + name + " is not a function"
+	case f.Message == "TypeError: not a function" && len(called) > 0:
+		f.Message = "TypeError: " + strings.Join(called, " or ") + " is not a function"
 	case m != nil:
 		f.Message = "TypeError: " + m[1] + " is not iterable"
 	case strings.HasPrefix(f.Message, "SyntaxError: unexpected token") && parsesJSON.Get().MatchString(f.Frame):

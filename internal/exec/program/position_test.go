@@ -115,6 +115,42 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+func TestCalledAt(t *testing.T) {
+	for text, want := range map[string]string{
+		`text.^spilt(",")`:                       "text.spilt",
+		`text.spilt(^sep)`:                       "text.spilt",
+		`o.a.nope(JSON.parse("3"), ^o.x)`:        "o.a.nope",
+		`o.nope(Math.^abs(1))`:                   "o.nope",
+		`console.log(s.^spilt(","))`:             "s.spilt",
+		`show(s.^spilt(","))`:                    "s.spilt or show",
+		`f(g(h(^x)))`:                            "h or g or f",
+		`a(b(c(d(^x))))`:                         "d or c or b",
+		`Math.^foo(1)`:                           "Math.foo",
+		`list.map((x) => x.^foo())`:              "x.foo",
+		`list.map((x) => { return x.foo(^y); })`: "x.foo",
+		"o.nope(\n  1, // (one\n  ^x,\n)":        "o.nope",
+		`if (o.^nope()) {}`:                      "o.nope",
+		`const a = (o.^nope());`:                 "o.nope",
+		`f(")", ^x)`:                             "f",
+		`list[0](^x)`:                            "",
+		`g().h(^x)`:                              "",
+		`f([^x])`:                                "f",
+		`const y = ^x`:                           "",
+		`o?.nope?.(^x)`:                          "o?.nope",
+	} {
+		before, after, _ := strings.Cut(text, "^")
+		prog, err := program.New(program.Config{}).Prepare(program.Request{Source: before + after})
+		if err != nil {
+			t.Fatalf("Prepare(%q): %v", text, err)
+		}
+		line := strings.Count(before, "\n") + 1
+		col := len(before) - strings.LastIndex(before, "\n")
+		if got := strings.Join(prog.CalledAt(line, col), " or "); got != want {
+			t.Errorf("CalledAt(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestNameAt(t *testing.T) {
 	const text = "const s = 1;\nawait s.spilt(); é.ü.map(1); a?.b.c(); f(); x[0].go(); g().h();"
 	prog, err := program.New(program.Config{}).Prepare(program.Request{Source: text})
