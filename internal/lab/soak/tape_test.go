@@ -22,6 +22,17 @@ type tape struct {
 	out     []byte   // what the guest sent on the stream
 	asked   [][]byte // the guest's requests
 	runs    int
+	once    bool // its Runs end with the guest's last message, and leave later lines unread
+}
+
+// isEnded reports whether the guest has sent its last message.
+func (t *tape) isEnded() bool {
+	all := lines(t.out)
+	if len(all) == 0 {
+		return false
+	}
+	last := all[len(all)-1]
+	return bytes.HasPrefix(last, []byte(`{"done":`)) || bytes.HasPrefix(last, []byte(`{"fail":`))
 }
 
 // lines returns the lines of b, with their ends.
@@ -107,6 +118,7 @@ func (s *recorded) Run(ctx context.Context, cmd *sandbox.Cmd) (int, error) {
 	}
 	s.t.mu.Lock()
 	s.t.runs++
+	s.t.once = cmd.Once
 	s.t.mu.Unlock()
 	exit, err := s.Sandbox.Run(ctx, &inner)
 	cmd.Usage = inner.Usage
@@ -169,7 +181,8 @@ func (t *tape) replay(ctx context.Context, cuts []int, drivers ...driver) (_ *ta
 		s := &played{in: bytes.NewReader(bytes.Join(left[:n], nil)), t: again}
 		left = left[n:]
 		run, cancel := context.WithCancelCause(ctx)
-		_, err := box.Run(run, &sandbox.Cmd{Guest: s, Keep: true, Ask: func(_ context.Context, question []byte) []byte {
+		cmd := &sandbox.Cmd{Guest: s, Keep: true, Once: t.once}
+		cmd.Ask = func(_ context.Context, question []byte) []byte {
 			again.mu.Lock()
 			defer again.mu.Unlock()
 			again.asked = append(again.asked, bytes.Clone(question))
@@ -178,7 +191,8 @@ func (t *tape) replay(ctx context.Context, cuts []int, drivers ...driver) (_ *ta
 				return nil
 			}
 			return answers[len(again.asked)-1]
-		}})
+		}
+		_, err := box.Run(run, cmd)
 		cause := context.Cause(run)
 		cancel(nil)
 		switch {
@@ -186,7 +200,7 @@ func (t *tape) replay(ctx context.Context, cuts []int, drivers ...driver) (_ *ta
 			return nil, cause
 		case err != nil:
 			return nil, err
-		case last:
+		case last, t.once && again.isEnded():
 			return again, nil
 		}
 		next := drivers[(i+1)%len(drivers)]
