@@ -78,19 +78,10 @@ func (s *Sandboxes) ListLabels(ctx context.Context, p tool.Principal, id string)
 // until the connection is closed. What the connection makes its processes do at the network, they
 // do on behalf of the principal.
 func (s *Sandboxes) DialPort(ctx context.Context, p tool.Principal, id string, port int) (net.Conn, error) {
-	s.mu.Lock()
-	b, err := s.findBox(ctx, p, id)
-	if err == nil && s.closed {
-		err = errClosed
-	}
+	h, err := s.holdBox(ctx, p, id)
 	if err != nil {
-		s.mu.Unlock()
 		return nil, err
 	}
-	b.users++
-	b.egress.user = p
-	s.mu.Unlock()
-	h := &hold{box: b, all: s}
 	conn, err := h.dialPort(ctx, port)
 	if err != nil {
 		h.endUse()

@@ -24,23 +24,30 @@ type hold struct {
 	passed  int // labels that were passed to the caller
 }
 
-// useBox wakes a principal's sandbox. The caller calls endUse. labels are those of the caller's
-// data, which the sandbox keeps.
-func (s *Sandboxes) useBox(ctx context.Context, p tool.Principal, name string, labels []string) (*hold, error) {
+// holdBox makes a principal a user of its sandbox, which it doesn't wake. The caller calls endUse.
+func (s *Sandboxes) holdBox(ctx context.Context, p tool.Principal, name string) (*hold, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	b, err := s.findBox(ctx, p, name)
 	if err == nil && s.closed {
 		err = errClosed
 	}
 	if err != nil {
-		s.mu.Unlock()
 		return nil, err
 	}
 	b.users++
 	b.egress.user = p
-	s.mu.Unlock()
-	h := &hold{box: b, all: s}
-	if err = s.bringLabels(ctx, b, labels); err == nil {
+	return &hold{box: b, all: s}, nil
+}
+
+// useBox wakes a principal's sandbox. The caller calls endUse. labels are those of the caller's
+// data, which the sandbox keeps.
+func (s *Sandboxes) useBox(ctx context.Context, p tool.Principal, name string, labels []string) (*hold, error) {
+	h, err := s.holdBox(ctx, p, name)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.bringLabels(ctx, h.box, labels); err == nil {
 		err = h.wakeBox(ctx)
 	}
 	if err != nil {

@@ -12,26 +12,20 @@ import (
 
 // silent disables the compiler's warnings: they cost time and are not used.
 var silent = lazily.Value[map[string]api.LogLevel]{Make: func() map[string]api.LogLevel {
-	return map[string]api.LogLevel{
-		"assert-to-with": api.LogLevelSilent, "assert-type-json": api.LogLevelSilent,
-		"assign-to-constant": api.LogLevelSilent,
-		"assign-to-define":   api.LogLevelSilent, "bigint": api.LogLevelSilent,
-		"call-import-namespace": api.LogLevelSilent,
-		"class-name-will-throw": api.LogLevelSilent, "commonjs-variable-in-esm": api.LogLevelSilent,
-		"confusing-typescript-cast": api.LogLevelSilent, "delete-super-property": api.LogLevelSilent,
-		"direct-eval": api.LogLevelSilent, "duplicate-case": api.LogLevelSilent,
-		"duplicate-class-member": api.LogLevelSilent,
-		"duplicate-object-key":   api.LogLevelSilent, "empty-import-meta": api.LogLevelSilent,
-		"equals-nan":           api.LogLevelSilent,
-		"equals-negative-zero": api.LogLevelSilent, "equals-new-object": api.LogLevelSilent,
-		"html-comment-in-js": api.LogLevelSilent, "impossible-typeof": api.LogLevelSilent,
-		"indirect-require":        api.LogLevelSilent,
-		"private-name-will-throw": api.LogLevelSilent, "semicolon-after-return": api.LogLevelSilent,
-		"suspicious-boolean-not": api.LogLevelSilent, "suspicious-logical-operator": api.LogLevelSilent,
-		"suspicious-nullish-coalescing": api.LogLevelSilent, "this-is-undefined-in-esm": api.LogLevelSilent,
-		"unsupported-dynamic-import": api.LogLevelSilent, "unsupported-regexp": api.LogLevelSilent,
-		"unsupported-require-call": api.LogLevelSilent,
+	const warnings = "assert-to-with assert-type-json assign-to-constant assign-to-define bigint " +
+		"call-import-namespace class-name-will-throw commonjs-variable-in-esm " +
+		"confusing-typescript-cast delete-super-property direct-eval duplicate-case " +
+		"duplicate-class-member duplicate-object-key empty-import-meta equals-nan " +
+		"equals-negative-zero equals-new-object html-comment-in-js impossible-typeof " +
+		"indirect-require private-name-will-throw semicolon-after-return " +
+		"suspicious-boolean-not suspicious-logical-operator suspicious-nullish-coalescing " +
+		"this-is-undefined-in-esm unsupported-dynamic-import unsupported-regexp " +
+		"unsupported-require-call"
+	levels := map[string]api.LogLevel{}
+	for name := range strings.FieldsSeq(warnings) {
+		levels[name] = api.LogLevelSilent
 	}
+	return levels
 }}
 
 // compile removes the types from code. The result is in a normal form: every statement ends in a

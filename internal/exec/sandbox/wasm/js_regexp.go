@@ -167,15 +167,11 @@ func (e *jsEngine) splitText(rx, text value) uint32 {
 // matchText returns a handle of all matches in the text, of null if there is none, or of undefined
 // if it declines.
 func (e *jsEngine) matchText(rx, text value) uint32 {
-	s, ok := e.openSearch(rx, text)
+	s, spans, ok := e.searchAll(rx, text)
 	if !ok {
 		return e.undefinedValue()
 	}
 	defer s.closeSearch()
-	spans, ok := s.findAll()
-	if !ok {
-		return e.undefinedValue()
-	}
 	if len(spans) == 0 {
 		return e.m.QjsGetNull()
 	}
@@ -188,6 +184,19 @@ func (e *jsEngine) matchText(rx, text value) uint32 {
 		parts = append(parts, v)
 	}
 	return s.newList(parts)
+}
+
+// searchAll prepares a search, and returns the places of all matches. It reports false if the host
+// declines.
+func (e *jsEngine) searchAll(rx, text value) (s *textSearch, all []span, ok bool) {
+	if s, ok = e.openSearch(rx, text); !ok {
+		return nil, nil, false
+	}
+	if all, ok = s.findAll(); !ok {
+		s.closeSearch()
+		return nil, nil, false
+	}
+	return s, all, true
 }
 
 // findAll returns the places of all matches. It reports false if the host declines.
@@ -215,15 +224,11 @@ func (s *textSearch) findAll() (all []span, ok bool) {
 // replaceText returns a handle of the text with all matches replaced by another text, or of
 // undefined if it declines.
 func (e *jsEngine) replaceText(rx, text, by value) uint32 {
-	s, ok := e.openSearch(rx, text)
+	s, spans, ok := e.searchAll(rx, text)
 	if !ok {
 		return e.undefinedValue()
 	}
 	defer s.closeSearch()
-	spans, ok := s.findAll()
-	if !ok {
-		return e.undefinedValue()
-	}
 	if len(spans) == 0 {
 		return e.m.QjsDupValue(uint32(text))
 	}
