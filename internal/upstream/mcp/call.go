@@ -63,7 +63,7 @@ func (u *Upstream) Call(ctx context.Context, c *tool.Call) (*tool.Result, error)
 				continue
 			}
 		}
-		if isFault(err, faultUnsent) && try < maxRepeats && s.hasEnded(ctx) {
+		if isFault(err, faultUnsent) && try < maxRepeats && s.hasEnded(ctx, err) {
 			continue // the server never received the call
 		}
 		u.reportCall(s, c.Principal.ID, err)
@@ -143,10 +143,13 @@ func newQuery(c *tool.Call, args []byte) (query, error) {
 	return query{}, tool.NotSent(tool.Errorf(tool.Internal, "%s: unknown method %q", c.Tool.Path(), c.Tool.Method))
 }
 
+// errStopped is the error of a transport that sends no more: its session ends.
+var errStopped = faultf(faultUnsent, "closed")
+
 // hasEnded reports whether a session on which a message could not be sent has ended. The end of a
-// process is noticed in two places, one of which may be slightly later.
-func (s *session) hasEnded(ctx context.Context) bool {
-	if s.profile.kind == kindStdio {
+// process, or of a transport, is noticed in two places, one of which may be slightly later.
+func (s *session) hasEnded(ctx context.Context, err error) bool {
+	if s.profile.kind == kindStdio || errors.Is(err, errStopped) {
 		select {
 		case <-s.ctx.Done():
 		case <-ctx.Done():

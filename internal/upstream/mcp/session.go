@@ -125,7 +125,7 @@ func (s *session) endCause() error {
 	if err := context.Cause(s.ctx); err != nil {
 		return err
 	}
-	return faultf(faultClosed, "closed")
+	return errStopped // the reason follows at once
 }
 
 // A query is a request to make.

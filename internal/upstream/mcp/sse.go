@@ -116,7 +116,7 @@ func (t *sse) send(ctx context.Context, m *message) error {
 	})
 	if !ok {
 		cancel()
-		return faultf(faultUnsent, "closed")
+		return errStopped
 	}
 	return nil
 }

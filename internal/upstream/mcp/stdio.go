@@ -66,7 +66,7 @@ func (t *stdio) useRevision(string) { t.ready.Store(true) }
 func (t *stdio) send(ctx context.Context, m *message) error {
 	select {
 	case <-t.quit:
-		return faultf(faultUnsent, "closed")
+		return errStopped
 	case <-t.proc.done:
 		return faultf(faultUnsent, "%s", t.proc.status)
 	case t.queue <- m:

@@ -61,7 +61,7 @@ func (t *streamable) send(ctx context.Context, m *message) error {
 	m.abort = cancel
 	if !t.spawnWorker(func() { defer cancel(); t.exchangeMessage(exchange, m) }) {
 		cancel()
-		return faultf(faultUnsent, "closed")
+		return errStopped
 	}
 	return nil
 }
