@@ -27,7 +27,7 @@ var ratchets = []ratchet{
 	{"words that comments avoid", 0, "use the standard word: returns, accepts, the caller, again", avoidedWords},
 	{"comment lines over 100 columns", 0, "wrap the comment", wideComments},
 	{"code lines over 120 columns", 224, "break the line", wideCode},
-	{"one-word function names", 1980, "name the object, too: parseHeader, not parse", oneWordNames},
+	{"one-word function names", 1965, "name the object, too: parseHeader, not parse", oneWordNames},
 	{"functions named after a state", 36, "use a verb of action: resolve, not resolved", stateNames},
 	{"tests that print a bare value", 0, `say what failed and what is wanted: Fatalf("open the store: %v", err)`,
 		bareMessages},

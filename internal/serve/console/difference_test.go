@@ -22,8 +22,8 @@ func (d *decided) List(context.Context, approval.Query) ([]approval.Request, err
 	return d.all, nil
 }
 
-// TestCompareManyRequests checks that each request is compared with the newest that can be. It would
-// run for minutes if each comparison read the long arguments again.
+// TestCompareManyRequests checks that each request is compared with the newest that can be. It
+// would run for minutes if each comparison read the long arguments again.
 func TestCompareManyRequests(t *testing.T) {
 	long := json.RawMessage("[" + strings.Repeat("1,", 8000) + "1]")
 	d := &decided{}

@@ -167,7 +167,7 @@ func (e *jsEngine) splitText(rx, text value) uint32 {
 // matchText returns a handle of all matches in the text, of null if there is none, or of undefined
 // if it declines.
 func (e *jsEngine) matchText(rx, text value) uint32 {
-	s, spans, ok := e.searchAll(rx, text)
+	s, spans, ok := searchAll(e, rx, text)
 	if !ok {
 		return e.undefinedValue()
 	}
@@ -188,7 +188,7 @@ func (e *jsEngine) matchText(rx, text value) uint32 {
 
 // searchAll prepares a search, and returns the places of all matches. It reports false if the host
 // declines.
-func (e *jsEngine) searchAll(rx, text value) (s *textSearch, all []span, ok bool) {
+func searchAll(e *jsEngine, rx, text value) (s *textSearch, all []span, ok bool) {
 	if s, ok = e.openSearch(rx, text); !ok {
 		return nil, nil, false
 	}
@@ -224,7 +224,7 @@ func (s *textSearch) findAll() (all []span, ok bool) {
 // replaceText returns a handle of the text with all matches replaced by another text, or of
 // undefined if it declines.
 func (e *jsEngine) replaceText(rx, text, by value) uint32 {
-	s, spans, ok := e.searchAll(rx, text)
+	s, spans, ok := searchAll(e, rx, text)
 	if !ok {
 		return e.undefinedValue()
 	}
