@@ -107,23 +107,24 @@ func (a *Attachment) RoundTrip(r *http.Request) (*http.Response, error) {
 // because it ends: the request can be sent again.
 func (a *Attachment) askOwner(r *http.Request) (resp *http.Response, untouched bool, err error) {
 	var sent atomic.Bool
-	bodyless := r.Body == nil || r.Body == http.NoBody
+	hasBody := r.Body != nil && r.Body != http.NoBody
+	repeatable := !hasBody || r.GetBody != nil
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got100Continue: func() { sent.Store(true) }})
 	out := r.Clone(ctx)
-	if !bodyless {
+	if hasBody {
 		out.Header.Set("Expect", "100-continue") // the body follows once the handler reads it
 	}
 	resp, err = a.owner.RoundTrip(out)
 	dial := (*net.OpError)(nil)
 	switch {
 	case err != nil && errors.As(err, &dial) && dial.Op == "dial":
-		return nil, bodyless || r.GetBody != nil, err
-	case err != nil && bodyless:
-		return nil, r.Method == http.MethodGet, err
+		return nil, repeatable, err
+	case err != nil && hasBody:
+		return nil, repeatable && !sent.Load(), err
 	case err != nil:
-		return nil, !sent.Load() && r.GetBody != nil, err
+		return nil, r.Method == http.MethodGet, err
 	case resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get(local.StoppingHeader) != "":
-		return resp, bodyless || r.GetBody != nil, nil
+		return resp, repeatable, nil
 	}
 	return resp, false, nil
 }

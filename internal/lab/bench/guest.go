@@ -128,8 +128,8 @@ func (g *guest) closeGuest() error {
 	return errors.Join(g.pauseRun(), g.box.Close())
 }
 
-// A stream is the host's end of a guest stream. It is a sandbox.NonblockingStream, like
-// that of a child process.
+// A stream is the host's end of a guest stream. It is a sandbox.NonblockingStream, as
+// the stream of a child process is.
 type stream struct {
 	call func(*sandbox.GuestCall) json.RawMessage // answers calls immediately
 	ends chan *sandbox.GuestMessage               // receives Done and Fail

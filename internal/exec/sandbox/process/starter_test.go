@@ -214,8 +214,8 @@ func TestStarterPause(t *testing.T) {
 	}
 }
 
-// TestThreadsReturn checks that a machine that a starter entered has a network of its own, and that
-// the threads that made networks are in that of the gateway again.
+// TestThreadsReturn checks that a machine that a starter entered has a network of its own. It also
+// checks that the threads that made networks return to the gateway's network.
 func TestThreadsReturn(t *testing.T) {
 	d, err := New(Config{})
 	if err != nil {

@@ -65,8 +65,8 @@ func (q *Request) findField(name string) any {
 	return nil
 }
 
-// EncodeReply encodes a reply, for the agent. That of a command is encoded without package json, as
-// in DecodeRequest.
+// EncodeReply encodes a reply, for the agent. It encodes the reply to a command without package
+// json, for the reason given at DecodeRequest.
 func EncodeReply(r *Reply) ([]byte, error) {
 	if r.Exit == nil {
 		return json.Marshal(r)

@@ -53,8 +53,12 @@ const sortItemSize = uint32(unsafe.Sizeof(sortItem{}))
 // Its memory is the guest's: it counts for the guest's limit, and is revoked with the rest.
 func (e *jsEngine) sortArray(v, key value) uint32 {
 	h := e.openHeap()
-	at, n := h.plainItems(h.value(v))
-	if n < minSorted || n > maxSorted {
+	array := h.value(v)
+	if !h.isArray(array) {
+		return e.undefinedValue()
+	}
+	at, n, ok := h.plainItems(uint32(array))
+	if !ok || n < minSorted || n > maxSorted {
 		return e.undefinedValue()
 	}
 	if tagOf(h.value(key)) == tagUndefined {
@@ -89,21 +93,6 @@ func (e *jsEngine) sortArray(v, key value) uint32 {
 func (h heap) sortItems(at, n uint32) []sortItem {
 	b := h.e.m.Memory()[at : at+n*sortItemSize]
 	return unsafe.Slice((*sortItem)(unsafe.Pointer(unsafe.SliceData(b))), n)
-}
-
-// plainItems returns the address and number of the elements of an array without holes and without
-// other fields. It returns 0, 0 if v is something else.
-func (h heap) plainItems(v uint64) (at, n uint32) {
-	a := uint32(v)
-	if tagOf(v) != tagObject || h.u16(a+objectClass) != classArray ||
-		h.u32(a+objectShape) != h.u32(h.context+contextArray) || h.u16(a+objectFlags)&flagsFastArray != flagsFastArray {
-		return 0, 0
-	}
-	n = h.u32(a + arrayLength)
-	if h.u64(h.u32(a+objectSlots)) != withTag(tagInt, n) {
-		return 0, 0
-	}
-	return h.u32(a + arrayItems), n
 }
 
 // A sortReader reads the numbers of an array's elements.
@@ -166,8 +155,7 @@ func orderOf(v uint64) (order uint64, ok bool) {
 // readIndex returns the item of an array without holes.
 func (r *sortReader) readIndex(v uint64) (uint64, bool) {
 	a := uint32(v)
-	if tagOf(v) != tagObject || r.u16(a+objectClass) != classArray ||
-		r.u16(a+objectFlags)&flagsFastArray != flagsFastArray || uint32(r.key.index) >= r.u32(a+arrayLength) {
+	if !r.isArray(v) || !r.isFastArray(a) || uint32(r.key.index) >= r.u32(a+arrayLength) {
 		return 0, false
 	}
 	return r.u64(r.u32(a+arrayItems) + uint32(r.key.index)*valueSize), true
@@ -195,8 +183,7 @@ func (r *sortReader) readField(v uint64) (uint64, bool) {
 // findSlot returns the offset of the field in the slots of objects with the shape. It reports false
 // if they have none, or an accessor.
 func (r *sortReader) findSlot(shape uint32) (uint32, bool) {
-	at := shape + shapeTable + (r.u32(shape+shapeMask)+1)*4
-	count := r.u32(shape + shapeCount)
+	at, count := r.fieldsOf(shape)
 	if count > maxSortFields {
 		return 0, false
 	}

@@ -34,15 +34,7 @@ func (e *jsEngine) stringifyJSON(v, gap value) uint32 {
 			return e.undefinedValue()
 		}
 	}
-	var units []uint16
-	if wide {
-		units = utf16Units(indent)
-	} else {
-		for _, c := range indent {
-			units = append(units, uint16(c))
-		}
-	}
-	w := newJSONWriter(h, units)
+	w := newJSONWriter(h, unitsOf(indent, wide))
 	if w.writeValue(h.value(v)) {
 		return w.finishText(true)
 	}
@@ -56,7 +48,6 @@ type jsonWriter[T unit] struct {
 	out         []T
 	gap         []T
 	objectProto uint32
-	arrayShape  uint32
 	atoms       uint32
 	plans       map[uint32]*shapePlan[T]
 	planned     int // units of the plans
@@ -77,8 +68,8 @@ type planField[T unit] struct {
 func newJSONWriter[T unit](h heap, gap []T) *jsonWriter[T] {
 	return &jsonWriter[T]{
 		heap: h, gap: gap, plans: map[uint32]*shapePlan[T]{},
-		objectProto: h.prototypeOf(classObject), arrayShape: h.u32(h.context + contextArray),
-		atoms: h.u32(h.u32(h.context+contextRuntime) + runtimeAtoms),
+		objectProto: h.prototypeOf(classObject),
+		atoms:       h.u32(h.u32(h.context+contextRuntime) + runtimeAtoms),
 	}
 }
 
@@ -266,11 +257,8 @@ func (w *jsonWriter[T]) writeLine(depth int) {
 }
 
 func (w *jsonWriter[T]) writeArray(a uint32) bool {
-	if w.u32(a+objectShape) != w.arrayShape || w.u16(a+objectFlags)&flagsFastArray != flagsFastArray {
-		return false
-	}
-	n, items := w.u32(a+arrayLength), w.u32(a+arrayItems)
-	if w.u64(w.u32(a+objectSlots)) != withTag(tagInt, n) {
+	items, n, ok := w.plainItems(a)
+	if !ok {
 		return false
 	}
 	w.out = append(w.out, '[')
@@ -341,8 +329,7 @@ func (w *jsonWriter[T]) planShape(shape uint32) *shapePlan[T] {
 		return nil
 	}
 	plan := &shapePlan[T]{}
-	at := shape + shapeTable + (w.u32(shape+shapeMask)+1)*4
-	count := w.u32(shape + shapeCount)
+	at, count := w.fieldsOf(shape)
 	if count > maxJSONKeys {
 		return nil
 	}

@@ -140,6 +140,29 @@ func (h heap) prototypeOf(class uint32) uint32 {
 	return h.u32(h.u32(h.context+contextProtos) + class*valueSize)
 }
 
+// isArray reports whether v is an array, of any kind.
+func (h heap) isArray(v uint64) bool {
+	return tagOf(v) == tagObject && h.u16(uint32(v)+objectClass) == classArray
+}
+
+// isFastArray reports whether an array's elements are one after the other, without holes.
+func (h heap) isFastArray(a uint32) bool { return h.u16(a+objectFlags)&flagsFastArray == flagsFastArray }
+
+// plainItems returns the address and number of an array's elements. It reports false if the array
+// has holes, or fields of its own.
+func (h heap) plainItems(a uint32) (at, n uint32, ok bool) {
+	if h.u32(a+objectShape) != h.u32(h.context+contextArray) || !h.isFastArray(a) {
+		return 0, 0, false
+	}
+	at, n = h.u32(a+arrayItems), h.u32(a+arrayLength)
+	return at, n, h.u64(h.u32(a+objectSlots)) == withTag(tagInt, n)
+}
+
+// fieldsOf returns the address and number of a shape's fields.
+func (h heap) fieldsOf(shape uint32) (at, n uint32) {
+	return shape + shapeTable + (h.u32(shape+shapeMask)+1)*4, h.u32(shape + shapeCount)
+}
+
 // newObject creates an object with the shape and the values of its fields, which it takes over if
 // it succeeds.
 func (h heap) newObject(shape uint32, values []uint64) (uint64, bool) {
