@@ -146,7 +146,9 @@ func (h heap) isArray(v uint64) bool {
 }
 
 // isFastArray reports whether an array's elements are one after the other, without holes.
-func (h heap) isFastArray(a uint32) bool { return h.u16(a+objectFlags)&flagsFastArray == flagsFastArray }
+func (h heap) isFastArray(a uint32) bool {
+	return h.u16(a+objectFlags)&flagsFastArray == flagsFastArray
+}
 
 // plainItems returns the address and number of an array's elements. It reports false if the array
 // has holes, or fields of its own.
