@@ -79,16 +79,16 @@ func Attach(ctx context.Context, cfg Config) (*Attachment, error) {
 	return a, nil
 }
 
-// RoundTrip sends a request to the Daemon. If the process that runs it ends before it has begun to
-// work on the request, RoundTrip sends it to the next one.
+// RoundTrip sends a request to the Daemon. If the process that runs the Daemon ends before it
+// handles the request, RoundTrip sends it to the next one.
 func (a *Attachment) RoundTrip(r *http.Request) (*http.Response, error) {
 	late := time.Now().Add(patience)
 	for {
 		if own := a.ownDaemon(); own != nil {
 			return own.api.RoundTrip(r)
 		}
-		resp, untouched, err := a.askOwner(r)
-		if !untouched || r.Context().Err() != nil || time.Now().After(late) {
+		resp, retry, err := a.askOwner(r)
+		if !retry || r.Context().Err() != nil || time.Now().After(late) {
 			return resp, err
 		}
 		if r.GetBody != nil {
@@ -103,9 +103,9 @@ func (a *Attachment) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// askOwner sends a request to the other process. untouched reports that this process had no effect,
-// because it ends: the request can be sent again.
-func (a *Attachment) askOwner(r *http.Request) (resp *http.Response, untouched bool, err error) {
+// askOwner sends a request to the other process. If that process ends, retry reports whether the
+// request can be sent again: it had no effect, or only reads.
+func (a *Attachment) askOwner(r *http.Request) (resp *http.Response, retry bool, err error) {
 	var sent atomic.Bool
 	hasBody := r.Body != nil && r.Body != http.NoBody
 	repeatable := !hasBody || r.GetBody != nil

@@ -19,7 +19,7 @@ const idleTime = 2 * time.Second
 // It runs once in a process, before other work, so that the memory is fresh from the system.
 var spareHeap = sync.OnceValue(func() []byte { return make([]byte, 16<<20) })
 
-// releaseAfterStart releases memory that only the start needed, when it is complete.
+// releaseAfterStart waits until the start is complete, and releases memory that only it needed.
 func (d *Daemon) releaseAfterStart(ctx context.Context) {
 	select {
 	case <-d.upstreams.settled:

@@ -1,5 +1,5 @@
-// Package folder measures and removes folders whose files are hostile: programs in sandboxes write
-// them, and may change them meanwhile.
+// Package folder measures and removes folders that programs in sandboxes write, and may change at
+// the same time.
 package folder
 
 import (
@@ -39,8 +39,8 @@ func (m *measurement) addFile(bytes int64) error {
 }
 
 // MeasureFiles measures the files below a folder. It stops when they exceed a size. Links can't
-// lead it elsewhere. It adds the rights of the owner that it needs. If folders are nested too
-// deeply, it returns what it has measured and ErrTooDeep.
+// lead it elsewhere. It adds the owner's rights that it needs and that are missing. If folders are
+// nested too deeply, it returns what it has measured and ErrTooDeep.
 func MeasureFiles(dir string, most Size) (Size, error) {
 	m := measurement{most: most}
 	err := measureTree(dir, &m)

@@ -8,17 +8,17 @@ import (
 	"github.com/biplane-dev/biplane/internal/base/lazily"
 )
 
-// The engine reports the failure of a call at the last name that it has read: often in the call's
+// The engine reports the failure of a call at the last name that it evaluated: often in the call's
 // arguments, and not at the name of the function.
 
 const (
 	maxCalls     = 3  // named in a message
-	maxCallLines = 50 // of a call, before the position
+	maxCallLines = 50 // searched before the position
 )
 
 var (
 	callee = lazily.Regexp(`(?:[\p{L}_$][\p{L}\p{N}_$]*\??\.)*[\p{L}_$][\p{L}\p{N}_$]*$`)
-	// notCallees are words before a parenthesis that is no call's.
+	// notCallees are keywords before a parenthesis that doesn't begin a call's arguments.
 	notCallees = lazily.Words("await catch for function if in new of return switch throw typeof void while yield")
 	// builtinRoots are globals whose functions exist.
 	builtinRoots = lazily.Words("Array BigInt Boolean Date Error Intl JSON Map Math Number Object Promise Reflect " +
@@ -80,8 +80,8 @@ func (p *Program) textAround(line, col int) (before, after string, ok bool) {
 	return b.String(), string(text[col-1:]), true
 }
 
-// callsAround returns the names of the calls whose arguments the text ends in, from the inside out,
-// within a function. It reports false if one of them has no name.
+// callsAround returns the names of the calls that enclose the end of the text, from the inside out,
+// up to the enclosing function. It reports false if one of them has no name.
 func callsAround(text string) (names []string, ok bool) {
 	depth := 0
 	for i := len(text) - 1; i >= 0; i-- {
@@ -123,8 +123,8 @@ func callsAround(text string) (names []string, ok bool) {
 	return names, true
 }
 
-// calleeBefore returns the name of the function that is called by a parenthesis after the text. It
-// reports false if the parenthesis is no call's. The name is empty if there is none.
+// calleeBefore reports whether a parenthesis after the text begins a call's arguments. It returns
+// the name of the function, or "" if that has no name.
 func calleeBefore(text string) (name string, isCall bool) {
 	text = strings.TrimSuffix(text, "?.")
 	if name = callee.Get().FindString(text); name != "" {

@@ -174,7 +174,7 @@ func (b *box) startProcess(program string, command []string, extra []*os.File, l
 			_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
 		}()
 	}
-	return b.spawnAndWait(program, command, append([]*os.File{null, toStderr, toStderr, agent}, extra...), line, t)
+	return b.spawnOnThread(program, command, append([]*os.File{null, toStderr, toStderr, agent}, extra...), line, t)
 }
 
 // lastWords is how long the driver waits for the rest of what an ended process wrote.

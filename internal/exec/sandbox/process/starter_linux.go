@@ -27,8 +27,8 @@ const (
 	lastPause  = time.Hour
 )
 
-// starters make starters (entry.RecordStarter), and decide whether one is tried. A starter is only
-// faster than the program that enters sandboxes otherwise.
+// starters keeps the last starter (entry.RecordStarter), and tries none for a while after several
+// have failed. Without a starter, a slower program enters the sandbox.
 type starters struct {
 	clock *wallclock.Clock
 
@@ -36,7 +36,7 @@ type starters struct {
 	last    []byte // the last starter
 	madeFor string // its setup, and the state of the host's folders
 
-	failed int       // how often in a row a starter failed, and the program didn't
+	failed int       // failures in a row of starters where the program succeeded
 	reason error     // of the last failure
 	next   time.Time // none is tried before, after maxFailed failures
 }
@@ -95,8 +95,8 @@ func (p *starters) recordStarter(s entry.Setup, first int) ([]byte, error) {
 	return content, nil
 }
 
-// describeEntry returns a text that differs if another starter is needed. The path of a mount of
-// its own isn't needed.
+// describeEntry returns a text that differs if another starter is needed. It leaves out the paths
+// of mounts that are handed over as descriptors: a starter doesn't use them.
 func describeEntry(s entry.Setup, first int) (string, error) {
 	var root, etc unix.Stat_t
 	if err := errors.Join(unix.Stat("/", &root), unix.Stat("/etc", &etc)); err != nil {

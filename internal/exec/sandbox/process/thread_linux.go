@@ -15,11 +15,11 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A hostNetwork is the network namespace of this process, to which threads return that made
-// another. It is open if they may do so: an ordinary user's may not.
+// A hostNetwork is the network namespace of this process. Threads that made another one return to
+// it. An ordinary user's threads may not do either.
 type hostNetwork struct {
 	once sync.Once
-	file *os.File // nil: they may not
+	file *os.File // nil: threads may not switch namespaces
 }
 
 // openOnce returns the namespace, or nil if threads may not make another and return.
@@ -43,7 +43,7 @@ func (n *hostNetwork) openOnce() *os.File {
 }
 
 // makeNetwork moves the calling thread to a new network namespace, which has nothing but a loopback
-// interface.
+// interface. It raises the interface if loopback is set.
 func makeNetwork(loopback bool) error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("make a network: %w", err)
@@ -61,6 +61,8 @@ func makeNetwork(loopback bool) error {
 // sandbox are prepared: half a millisecond, on another processor.
 type thread struct {
 	host *os.File // where it returns
+	// work receives what the thread does, with the error of making the network. clean reports
+	// whether the thread is back in the gateway's namespaces and groups, and can be used again.
 	work chan func(network error) (clean bool)
 	once sync.Once
 }
@@ -89,7 +91,7 @@ func (d *Driver) prepareThread(loopback bool) *thread {
 	return t
 }
 
-// dismissThread ends a thread that has no work, or is nil.
+// dismissThread releases a thread that was given no work. It may be nil.
 func (t *thread) dismissThread() {
 	if t != nil {
 		t.once.Do(func() { close(t.work) })
@@ -108,9 +110,10 @@ func enterNetwork(f *os.File) error { return unix.Setns(int(f.Fd()), unix.CLONE_
 // threads, and doesn't follow changes of the number of processors.
 var enterEnvironment = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=updatemaxprocs=0,containermaxprocs=0"}
 
-// spawnAndWait starts a program, sends it a line, and closes b.ended when it has ended. The system
-// kills a sandbox when the thread that started it ends, so that thread waits for it.
-func (b *box) spawnAndWait(program string, command []string, files []*os.File, line []byte, t *thread) error {
+// spawnOnThread starts a program on a thread of its own, sends it a line, and returns. The system
+// kills a sandbox when the thread that started it ends. So the thread waits for the program, and
+// then closes b.ended.
+func (b *box) spawnOnThread(program string, command []string, files []*os.File, line []byte, t *thread) error {
 	started := make(chan error, 1)
 	spawn := func(network error) (clean bool) {
 		attributes := processAttributes()

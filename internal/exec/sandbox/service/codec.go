@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// DecodeRequest decodes a request of the host, for the agent. It looks at no field that the request
-// doesn't have: package json examines all of a type the first time, and that is the only time in a
-// sandbox that runs one command.
+// DecodeRequest decodes a request of the host, for the agent. It decodes only the fields that are
+// present: package json would examine the whole type on first use, and a sandbox that runs one
+// command uses it once.
 func DecodeRequest(text []byte) (*Request, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -65,8 +65,8 @@ func (q *Request) findField(name string) any {
 	return nil
 }
 
-// EncodeReply encodes a reply, for the agent. It encodes the reply to a command without package
-// json, for the reason given at DecodeRequest.
+// EncodeReply encodes a reply, for the agent. It encodes the reply to a command, which has no field
+// but Exit, without package json, for the reason given at DecodeRequest.
 func EncodeReply(r *Reply) ([]byte, error) {
 	if r.Exit == nil {
 		return json.Marshal(r)

@@ -1,21 +1,21 @@
 package wasm
 
 // The host splits long texts at regular expressions, and finds or replaces all matches in them. The
-// engine would make several objects for each match. The matcher is the engine's own. Where the host
-// declines, the engine does all of it, and makes all errors.
+// engine would make several objects for each match. The matcher is the engine's own. When the host
+// declines, the engine does the whole operation, and makes all errors.
 
 const (
 	maxMatches     = 1 << 22 // positions in a text, of matches and their groups
 	matchesPerPoll = 256
 	programGroups  = 2 // offset of the number of groups in a compiled pattern, a byte
-	programSlots   = 3 // of the number of other addresses that the matcher stores, a byte
+	programSlots   = 3 // of the number of other addresses in that array, a byte
 )
 
 // A textSearch finds the matches of a regular expression in a text.
 type textSearch struct {
 	heap
 	program  uint32 // address of the compiled pattern
-	captures uint32 // address of two addresses for each group, which the matcher stores
+	captures uint32 // address of the array of each group's start and end, which the matcher fills
 	groups   uint32 // including the whole match
 	text     uint64
 	at       uint32 // address of the text
@@ -58,7 +58,7 @@ func (s *textSearch) closeSearch() {
 // one, and whether the search can go on.
 func (s *textSearch) findMatch(from uint32) (found, ok bool) {
 	if s.matches++; s.matches%matchesPerPoll == 0 && s.e.g.host.interrupted() {
-		return false, false // the engine stops when it searches
+		return false, false // the engine notices the stop when it searches
 	}
 	width := uint32(0)
 	if s.wide {
@@ -74,7 +74,7 @@ func (s *textSearch) findMatch(from uint32) (found, ok bool) {
 }
 
 // readSpan returns the position and the end of a group. It reports false if the group isn't part of
-// the match.
+// the match, or the guest has corrupted the array.
 func (s *textSearch) readSpan(group uint32) (from, to uint32, ok bool) {
 	from, to = s.u32(s.captures+8*group), s.u32(s.captures+8*group+4)
 	if from == 0 || to == 0 {

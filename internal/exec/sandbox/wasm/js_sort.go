@@ -42,7 +42,7 @@ func parseSortKey(s string) (k sortKey, ok bool) {
 	return k, true
 }
 
-// A sortItem is an element of an array, with bits in the order of its number.
+// A sortItem is an element of an array, with a key whose unsigned order is that of its number.
 type sortItem struct{ order, value uint64 }
 
 const sortItemSize = uint32(unsafe.Sizeof(sortItem{}))
@@ -50,7 +50,8 @@ const sortItemSize = uint32(unsafe.Sizeof(sortItem{}))
 // sortArray sorts the array v by a key, in the form that parseSortKey reads. It returns a handle of
 // the array, or of undefined if it declines. Without a key it only checks the array.
 //
-// Its memory is the guest's: it counts for the guest's limit, and is revoked with the rest.
+// The memory that it needs is in the guest: it counts towards the guest's limit, and is revoked
+// when the guest is stopped.
 func (e *jsEngine) sortArray(v, key value) uint32 {
 	h := e.openHeap()
 	array := h.value(v)
@@ -81,7 +82,7 @@ func (e *jsEngine) sortArray(v, key value) uint32 {
 		}
 	}
 	if items, ok = sortStably(items, spare, e.g.host.interrupted); !ok {
-		return e.undefinedValue() // the engine stops when it sorts
+		return e.undefinedValue() // the engine notices the stop when it sorts
 	}
 	for i := range items {
 		h.set64(at+uint32(i)*valueSize, items[i].value)
@@ -126,8 +127,8 @@ func (r *sortReader) readItem(v uint64) (_ sortItem, ok bool) {
 	return sortItem{order, v}, ok
 }
 
-// orderOf returns bits in the order of the number v. They are the same for 0 and -0. It reports
-// false if v is NaN, or no number.
+// orderOf returns a key whose unsigned order is that of the number v. It is the same for 0 and -0.
+// orderOf reports false if v is NaN, or no number.
 func orderOf(v uint64) (order uint64, ok bool) {
 	const sign = 1 << 63
 	var f float64
@@ -212,8 +213,9 @@ func (r *sortReader) isField(atom uint32) bool {
 	return ok && !wide && string(b) == r.key.field
 }
 
-// sortStably sorts items, and returns them in items or in spare, which is as long: a radix sort by
-// bytes, the lowest first. It reports false if stop did, which it calls for each byte.
+// sortStably sorts items by their bytes, the least significant first (a radix sort). It returns
+// them in items or in spare, which must be as long. It calls stop before each byte, and reports
+// false if stop returns true.
 func sortStably(items, spare []sortItem, stop func() bool) ([]sortItem, bool) {
 	var counts [8][256]uint32
 	for _, it := range items {

@@ -68,6 +68,9 @@ func TestSort(t *testing.T) {
 			const copy = list();
 			return list().sort(f).join() === copy.sort((...args) => f(...args)).join();
 		}).join()`, `"` + repeatTrue(8) + `"`},
+		{`const octal = new Function("a", "b", "return a[010] - b[010]"); // a[8]
+		const list = Array.from({ length: 100 }, (_, i) => Array.from({ length: 12 }, (_, n) => n === 8 ? i : -i));
+		return list.reverse().sort(octal)[0][8]`, `0`},
 		{`const f = Array.prototype.sort, d = Object.getOwnPropertyDescriptor(Array.prototype, "sort");
 		let made = "no"; try { new f() } catch (e) { made = e.name }
 		const bad = [];

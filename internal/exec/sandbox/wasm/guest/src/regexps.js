@@ -1,6 +1,6 @@
 // Splits long texts at regular expressions, and finds or replaces all matches in them. The engine
 // tries a sticky match at each character of a text that it splits, and makes several objects for
-// each match. The host calls the engine's matcher, and makes the result only. What can be observed
+// each match. The host calls the engine's matcher, and creates only the result. What can be observed
 // is the same: whatever a program has changed, and whatever is rare, is left to the engine.
 
 import {
@@ -19,7 +19,7 @@ const flagsOf = uncurry(getOwnPropertyDescriptor(RegExpPrototype, "flags").get);
 
 const has = (text, part) => indexOf(text, part) >= 0;
 
-/** Tells whether all matches of a regular expression in the string are found here. */
+/** Tells whether rx is global, neither sticky nor Unicode, and has a writable lastIndex. */
 function isGlobal(rx, flags) {
   return has(flags, "g") && !has(flags, "y") && !has(flags, "u") && !has(flags, "v") &&
     getOwnPropertyDescriptor(rx, "lastIndex").writable;
@@ -77,7 +77,7 @@ for (const [object, name] of [
   push(parts, record({ object, name, get: d.get, value: d.value }));
 }
 
-/** Tells whether rx is a regular expression of which a program has changed nothing. */
+/** Tells whether a program has changed neither the regular expression rx nor RegExp.prototype. */
 function isPlain(rx) {
   try { sourceOf(rx); } catch { return false; } // it is something else, perhaps a proxy
   if (rx === RegExpPrototype || getPrototypeOf(rx) !== RegExpPrototype || ownKeys(rx).length !== 1) return false;

@@ -7,11 +7,11 @@ import { hostSort } from "./host.js";
 const sortNative = uncurry(ArrayPrototype.sort);
 const maxSource = 120; // length of a comparison's source: it has two names and a field
 
-// Comparisons that only subtract, as functions and arrow functions: two parameters, and then each
-// with the same field or index.
-const name = "([A-Za-z_$][\\w$]{0,30})", part = "(\\.[A-Za-z_$][\\w$]{0,30}|\\[\\d{1,4}\\])?";
+// Comparisons that only subtract their parameters, or the same field or item of both, as functions
+// and arrow functions.
+const name = "([A-Za-z_$][\\w$]{0,30})", part = "(\\.[A-Za-z_$][\\w$]{0,30}|\\[(?:0|[1-9]\\d{0,3})\\])?";
 const difference = `${name}${part}\\s*-\\s*${name}${part}`;
-// A line that ends after return returns nothing.
+// No line may end after return: JavaScript would insert a semicolon.
 const block = `\\{\\s*return[ \\t]+${difference};?\\s*\\}`;
 const parameters = `\\(\\s*${name}\\s*,\\s*${name}\\s*\\)`;
 const forms = [
