@@ -248,6 +248,8 @@ func listYardsticks() []row {
 		{name: "python3_start", unit: "ms", what: "python3, the same", beside: "cold_start"},
 		{name: "node_vm_context", unit: "ms", what: "a new vm context in a running node (no wall) to the value of 1+1",
 			beside: "fresh_ts"},
+		{name: "bwrap_cold", unit: "ms", beside: "process_cold",
+			what: "bubblewrap with its namespaces, without cgroup, Landlock and seccomp, to the end of /bin/true"},
 	}, cpuYardsticks()...)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"sync"
 	"time"
@@ -100,7 +101,32 @@ func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
 		}
 		out = append(out, durationFigure(m.name, took))
 	}
-	return out, nil
+	return out, r.measureBubblewrap(ctx)
+}
+
+// measureBubblewrap measures bubblewrap, to compare process_cold with.
+func (r *runner) measureBubblewrap(ctx context.Context) error {
+	const name = "bwrap_cold"
+	path, why := findProgram("bwrap")
+	if why != "" {
+		r.addYardsticks(missingFigures(why, name)...)
+		return nil
+	}
+	took, err := collectDurations(ctx, r.countRounds(40), func() (time.Duration, error) {
+		began := time.Now()
+		err := exec.CommandContext(ctx, path, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv",
+			"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "/bin/true").Run()
+		return time.Since(began), err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case err != nil:
+		r.addYardsticks(missingFigures(err.Error(), name)...)
+	default:
+		r.addYardsticks(durationFigure(name, took))
+	}
+	return nil
 }
 
 // aheadTime is how long a sandbox that is started ahead may take, with its imports.
