@@ -83,6 +83,8 @@ func (c *Client) insertSecrets(r *http.Request) (*mask.Masker, error) {
 	}
 	if used != nil {
 		r.Header.Del("Accept-Encoding") // the transport decodes what it asks for
+		r.Header.Del("Range")           // a part of the secret would not be found in the answer
+		r.Header.Del("If-Range")
 	}
 	return used, nil
 }
@@ -141,6 +143,10 @@ func scrubAnswer(resp *http.Response, used *mask.Masker) error {
 		return tool.Errorf(tool.Unavailable, "the server encoded its answer (%s) although that was not asked for: the "+
 			"secret of the request can't be removed from it", text.Cut(e, 40))
 	}
+	if resp.StatusCode == http.StatusPartialContent {
+		return tool.Errorf(tool.Unavailable, "the server answered with a part of its content (206) although that was not "+
+			"asked for: the secret of the request can't be removed from a part")
+	}
 	for _, values := range resp.Header {
 		for i, v := range values {
 			values[i] = used.Text(v)
@@ -169,8 +175,14 @@ func (c *Client) sendWithSecrets(r *http.Request, by http.RoundTripper) (*http.R
 		return nil, err
 	}
 	resp, err := by.RoundTrip(r)
-	if err != nil || used == nil {
+	switch {
+	case used == nil:
 		return resp, err
+	case err != nil: // it may quote an invalid answer
+		if clean := used.Text(err.Error()); clean != err.Error() {
+			err = tool.Errorf(tool.Unavailable, "%s: %s", r.URL.Host, clean)
+		}
+		return nil, err
 	}
 	from := resp.Body
 	defer from.Close()

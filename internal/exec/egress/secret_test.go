@@ -11,7 +11,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/exec/egress"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -94,6 +96,68 @@ func TestSecrets(t *testing.T) {
 	if r, err := do("GET", s.URL+"/other", "x-a", "b"); err != nil || r.Status != http.StatusOK {
 		t.Errorf("a request without a secret: %+v, %v", r, err)
 	}
+}
+
+// TestSecretInPieces checks that a program can't get a part of an answer that echoes the secret: the
+// scrubber would not recognize a part of the secret.
+func TestSecretInPieces(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/always" {
+			r.Header.Set("Range", "bytes=0-8")
+		}
+		http.ServeContent(w, r, "echo", time.Time{}, strings.NewReader("you sent "+r.Header.Get("Authorization")))
+	}))
+	defer s.Close()
+	for _, path := range []string{"/", "/always"} {
+		header := map[string]string{"Authorization": egress.Placeholder("TOKEN"), "Range": "bytes=0-15"}
+		r, err := sendSecret(t, s, path, header)
+		switch {
+		case path == "/always":
+			if err == nil || tool.AsError(err).Kind != tool.Unavailable {
+				t.Errorf("a part of an answer: %+v, %v, want an error", r, err)
+			}
+		case err != nil || r.Status != http.StatusOK || strings.Contains(string(r.Body), hidden[:7]):
+			t.Errorf("Range with a secret: %+v, %v, want the whole answer without the secret", r, err)
+		}
+		delete(header, "Authorization")
+		header["Range"] = "bytes=0-7"
+		if r, err := sendSecret(t, s, path, header); err != nil || r.Status != http.StatusPartialContent {
+			t.Errorf("Range without a secret: %+v, %v, want a part", r, err)
+		}
+	}
+}
+
+// TestSecretInError checks that the error about an invalid answer doesn't have the secret.
+func TestSecretInError(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Errorf("Hijack: %v", err)
+			return
+		}
+		fmt.Fprintf(c, "HTTP/1.1 %s\r\n\r\n", r.Header.Get("Authorization"))
+		_ = c.Close()
+	}))
+	defer s.Close()
+	_, err := sendSecret(t, s, "/", map[string]string{"Authorization": egress.Placeholder("TOKEN")})
+	if err == nil || strings.Contains(err.Error(), hidden) || !strings.Contains(err.Error(), mask.Redacted) {
+		t.Errorf("an invalid answer with the secret: %v, want an error without the secret", err)
+	}
+}
+
+// sendSecret sends a GET to a server that has the secret TOKEN.
+func sendSecret(t *testing.T, s *httptest.Server, path string, header map[string]string) (*egress.Response, error) {
+	t.Helper()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	c := egress.New(egress.Config{Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Authorities: ca,
+		Secrets: vault{}, Inserted: []egress.Secret{{Name: "TOKEN", Secret: "pat", Hosts: []string{"127.0.0.1"},
+			Header: "Authorization"}}})
+	defer c.Close()
+	u, err := url.Parse(s.URL + path)
+	if err != nil {
+		t.Fatalf("url.Parse: %v", err)
+	}
+	return c.Do(t.Context(), egress.Request{Principal: "p", Method: "GET", URL: u, Header: header})
 }
 
 // A userVault records who uses secrets.
