@@ -29,6 +29,8 @@ type remoteRun struct {
 	cmd  *sandbox.Cmd
 	ctx  context.Context // done when the Run ends
 	asks sync.WaitGroup
+	// sending is the number of goroutines that wait until the child has room for what they send.
+	sending atomic.Int32
 
 	host    sandbox.Pusher // cmd.Guest, if it is a Pusher
 	input   sync.WaitGroup // goroutines that send the host's bytes, if sending has to wait
@@ -40,6 +42,7 @@ type remoteRun struct {
 	cause    error       // reason of the stop
 	kill     *time.Timer // kills the process if the Run doesn't stop
 	late     *time.Timer // closes the stream if the host doesn't read
+	unread   *time.Timer // kills the process if it doesn't read
 	over     bool
 	asking   bool
 	question []byte // partially received question
@@ -84,6 +87,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 		r.input.Wait()
 	}
 	r.asks.Wait()
+	r.stopUnreadTimer()
 	cmd.Usage = res.usage
 	if err != nil {
 		s.mu.Lock()
@@ -100,7 +104,10 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 // flushRun flushes the Run to the child. If the Run was stopped before, it also sends the
 // cancellation.
 func (r *remoteRun) flushRun() {
-	if err := r.s.p.w.push(); err != nil {
+	r.sending.Add(1)
+	err := r.s.p.w.push() // it may also send what others have added
+	r.sending.Add(-1)
+	if err != nil {
 		r.s.p.kill("")
 	}
 	r.mu.Lock()
@@ -118,7 +125,7 @@ func (r *remoteRun) copyInput() {
 	for {
 		n, err := r.cmd.Guest.Read(buf)
 		if n > 0 {
-			if r.o.send(buf[:n]) != nil {
+			if r.sendInput(buf[:n]) != nil {
 				return // the Run has ended
 			}
 			if n == len(buf) && n < partSize {
@@ -190,7 +197,7 @@ func (r *remoteRun) sendLeft() {
 			}
 			return
 		}
-		if r.o.send(b) != nil {
+		if r.sendInput(b) != nil {
 			return // the Run has ended
 		}
 		r.host.AddCredit(len(b))
@@ -213,8 +220,17 @@ func (r *remoteRun) hungUp(end error) {
 	}
 }
 
+// sendInput sends bytes of the host. It fails if the Run has ended.
+func (r *remoteRun) sendInput(b []byte) error {
+	r.sending.Add(1)
+	defer r.sending.Add(-1)
+	return r.o.send(b)
+}
+
 // sendEmpty sends a frame without a payload if the Run has not ended.
 func (r *remoteRun) sendEmpty(k kind) {
+	r.sending.Add(1)
+	defer r.sending.Add(-1)
 	select {
 	case <-r.o.over:
 	default:
@@ -247,7 +263,9 @@ func (r *remoteRun) pump() result {
 			}
 		}
 		if len(b) > 0 {
+			r.sending.Add(1)
 			r.o.AddCredit(len(b))
+			r.sending.Add(-1)
 		}
 		if over {
 			return res
@@ -273,13 +291,31 @@ func (r *remoteRun) stop(cause error) {
 	}
 }
 
-// startDrainTimer is called when the result has arrived: the host gets drainTime to read the rest.
-func (r *remoteRun) startDrainTimer() {
+// startEndTimers is called when the result has arrived: the host gets drainTime to read the rest,
+// and the child gets stopTime to read what is being sent to it.
+func (r *remoteRun) startEndTimers() {
 	c, ok := r.cmd.Guest.(io.Closer)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if ok && !r.over {
+	if r.over {
+		return
+	}
+	if ok {
 		r.late = time.AfterFunc(drainTime, func() { _ = c.Close() })
+	}
+	r.unread = time.AfterFunc(stopTime, func() {
+		if r.sending.Load() > 0 {
+			r.s.p.kill("was ended because it did not read what was sent to a program")
+		}
+	})
+}
+
+// stopUnreadTimer is called when nothing is being sent any more.
+func (r *remoteRun) stopUnreadTimer() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unread != nil {
+		r.unread.Stop()
 	}
 }
 
@@ -351,6 +387,8 @@ func (r *remoteRun) handleQuestion(payload []byte) error {
 		r.asking = false
 		r.mu.Unlock()
 		if r.ctx.Err() == nil {
+			r.sending.Add(1)
+			defer r.sending.Add(-1)
 			// if this fails, a result reports the error
 			_ = sendParts(r.s.p.w, kindAnswer, r.s.id, r.o.op, number, answer)
 		}

@@ -134,7 +134,7 @@ func (s *Sandbox) handleFrame(f frame) error {
 func (s *Sandbox) completeOperation(o *operation, r result) {
 	switch {
 	case o.run != nil:
-		o.run.startDrainTimer()
+		o.run.startEndTimers()
 	case o.kind == kindClose:
 		s.handleClose(r.err)
 	}
