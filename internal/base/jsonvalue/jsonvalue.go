@@ -1,9 +1,14 @@
 // Package jsonvalue reads decoded JSON whose structure is not known in advance: the arguments and
 // results of tools, and the claims of tokens. JSON of a known structure is decoded into a struct
-// instead.
+// instead, whose lists may be bounded by DecodeList.
 package jsonvalue
 
-import "strconv"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
 
 // An Object is a decoded JSON object. It is a map because its members are not known in advance. The
 // methods of a nil Object find nothing.
@@ -55,4 +60,29 @@ func StepInto(v any, step string) any {
 		return list[n]
 	}
 	return nil
+}
+
+// DecodeList decodes a JSON array of at most most elements, or null. The elements of an array that
+// isn't trusted may take far more memory than its bytes. It fails before it decodes more of them.
+func DecodeList[T any](data []byte, most int) ([]T, error) {
+	if bytes.Equal(data, []byte("null")) {
+		return nil, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return nil, fmt.Errorf("a list was expected, not %.20q", data)
+	}
+	list := []T{}
+	for d.More() {
+		if len(list) == most {
+			return nil, fmt.Errorf("a list of more than %d elements", most)
+		}
+		var v T
+		if err := d.Decode(&v); err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	_, err := d.Token()
+	return list, err
 }

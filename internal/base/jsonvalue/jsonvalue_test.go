@@ -2,6 +2,7 @@ package jsonvalue_test
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 
 	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
@@ -64,5 +65,18 @@ func TestStepInto(t *testing.T) {
 	}
 	if got := jsonvalue.StepInto("text", "0"); got != nil {
 		t.Errorf("step into a text: %v", got)
+	}
+}
+
+// TestDecodeList checks that lists are decoded as by package json, up to a number of elements.
+func TestDecodeList(t *testing.T) {
+	for _, text := range []string{"null", "[]", "[1]", "[1, 2 ,3]", "[1,2,3,4]", "{}", "1", `[1,"x"]`, "[null]"} {
+		var want []int
+		err := json.Unmarshal([]byte(text), &want)
+		fits := err == nil && len(want) <= 3
+		got, err := jsonvalue.DecodeList[int]([]byte(text), 3)
+		if (err == nil) != fits || fits && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
+		}
 	}
 }

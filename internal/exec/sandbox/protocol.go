@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/json"
 
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -106,7 +107,7 @@ type GuestCall struct {
 	Args json.RawMessage `json:"args,omitempty"` // absent means {}; an array holds arguments by position
 	// Flags are arguments as written on a command line, in addition to Args. The host knows their
 	// types.
-	Flags []Flag `json:"flags,omitempty"`
+	Flags Flags  `json:"flags,omitempty"`
 	Stack string `json:"stack,omitempty"` // where in the program the call was made
 }
 
@@ -114,6 +115,16 @@ type GuestCall struct {
 type Flag struct {
 	Name  string  `json:"name"`
 	Value *string `json:"value,omitempty"` // nil: none was given
+}
+
+// Flags are at most 65,536 flags.
+type Flags []Flag
+
+// UnmarshalJSON decodes flags. Programs can write guest messages, in which each flag takes far more
+// memory than its bytes.
+func (f *Flags) UnmarshalJSON(data []byte) (err error) {
+	*f, err = jsonvalue.DecodeList[Flag](data, 1<<16)
+	return err
 }
 
 // File requests an operation on the virtual file system.
@@ -140,7 +151,16 @@ type Emit struct {
 type Done struct {
 	Value json.RawMessage `json:"value,omitempty"` // absent means undefined
 	// calls that the program never awaited; the runtime awaited them at its end
-	Unawaited []int64 `json:"unawaited,omitempty"`
+	Unawaited CallIDs `json:"unawaited,omitempty"`
+}
+
+// CallIDs are at most 1,048,576 ids of calls: more than a program can make.
+type CallIDs []int64
+
+// UnmarshalJSON decodes ids.
+func (c *CallIDs) UnmarshalJSON(data []byte) (err error) {
+	*c, err = jsonvalue.DecodeList[int64](data, 1<<20)
+	return err
 }
 
 // Fail reports that the program ended with an uncaught error, or can never end.

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -92,12 +94,12 @@ func DialPort(ctx context.Context, d Dialer, port int) (*os.File, error) {
 
 // sendRequest opens a stream, and sends a request.
 func sendRequest(ctx context.Context, d Dialer, q *Request) (*os.File, error) {
-	text, err := json.Marshal(q)
+	line, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > MaxRequest {
-		return nil, tool.Errorf(tool.Limit, "the request has %d bytes: at most %d", len(text), MaxRequest)
+	if len(line) > MaxRequest {
+		return nil, tool.Errorf(tool.Limit, "the request has %d bytes: at most %d", len(line), MaxRequest)
 	}
 	conn, err := d.OpenStream(ctx)
 	if err != nil {
@@ -105,7 +107,7 @@ func sendRequest(ctx context.Context, d Dialer, q *Request) (*os.File, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	if _, err := conn.Write(append(text, '\n')); err != nil {
+	if _, err := conn.Write(append(line, '\n')); err != nil {
 		return nil, errors.Join(lostAgent(err), conn.Close())
 	}
 	return conn, nil
@@ -126,12 +128,32 @@ func sendInput(to io.Writer, input io.Reader) {
 	}
 }
 
+// maxError is the length of an error that is passed on, in bytes.
+const maxError = 2000
+
+// A list is a list of a reply, with at most MaxEntries entries.
+type list[T any] []T
+
+// UnmarshalJSON decodes a list.
+func (l *list[T]) UnmarshalJSON(data []byte) (err error) {
+	*l, err = jsonvalue.DecodeList[T](data, MaxEntries)
+	return err
+}
+
 // decodeReply decodes a reply. A failure of the operation is an error.
 func decodeReply(data []byte) (*Reply, error) {
-	var r Reply
-	if err := json.Unmarshal(data, &r); err != nil {
+	var bounded struct {
+		Reply
+		Processes list[Process] `json:"processes"`
+		Files     list[File]    `json:"files"`
+		Events    list[Event]   `json:"events"`
+		Ports     list[Port]    `json:"ports"`
+	}
+	if err := json.Unmarshal(data, &bounded); err != nil {
 		return nil, lostAgent(err)
 	}
+	r := bounded.Reply
+	r.Processes, r.Files, r.Events, r.Ports = bounded.Processes, bounded.Files, bounded.Events, bounded.Ports
 	if r.Error != "" {
 		kind := r.Kind
 		switch kind {
@@ -139,7 +161,7 @@ func decodeReply(data []byte) (*Reply, error) {
 		default:
 			kind = tool.Internal
 		}
-		return nil, &tool.Error{Kind: kind, Msg: tool.VisibleLine(r.Error)}
+		return nil, &tool.Error{Kind: kind, Msg: tool.VisibleLine(text.Cut(r.Error, maxError))}
 	}
 	return &r, nil
 }

@@ -1,8 +1,12 @@
 package service
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,5 +63,48 @@ func TestReplyOfCommand(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(r, &Reply{Exit: &e}) {
 			t.Errorf("the reply %s is %+v, %v, want %+v", text, r, err, e)
 		}
+	}
+}
+
+// TestReplyLists checks that a list of a reply has at most MaxEntries entries, however small an agent
+// that was taken over makes them: each takes far more memory than its bytes.
+func TestReplyLists(t *testing.T) {
+	for _, name := range []string{"processes", "files", "events", "ports"} {
+		for n, ok := range map[int]bool{MaxEntries: true, MaxEntries + 1: false} {
+			text := `{"` + name + `":[` + strings.Repeat("{},", n-1) + "{}]}"
+			r, err := decodeReply([]byte(text))
+			switch {
+			case !ok && (err == nil || !errors.Is(err, ErrLost)):
+				t.Errorf("a reply with %d %s: %v, want an error", n, name, err)
+			case ok && err != nil:
+				t.Errorf("a reply with %d %s: %v", n, name, err)
+			case ok && len(r.Processes)+len(r.Files)+len(r.Events)+len(r.Ports) != n:
+				t.Errorf("a reply with %d %s has others", n, name)
+			}
+		}
+	}
+	long := `{"error":"` + strings.Repeat("x", MaxData) + `"}`
+	if _, err := decodeReply([]byte(long)); err == nil || len(err.Error()) > 2*maxError {
+		t.Errorf("a long error is %d bytes long", len(err.Error()))
+	}
+}
+
+// TestFrames checks that frames are read as they were written, and that the length that an agent
+// claims takes no memory before the bytes arrive.
+func TestFrames(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var wire bytes.Buffer
+		data := bytes.Repeat([]byte("x"), rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, 1<<20)).Draw(t, "length"))
+		if err := WriteFrame(&wire, FrameOutput, data); err != nil {
+			t.Fatalf("WriteFrame: %v", err)
+		}
+		kind, got, err := ReadFrame(&wire)
+		if err != nil || kind != FrameOutput || !bytes.Equal(got, data) {
+			t.Errorf("ReadFrame = %c, %d bytes, %v, want %d bytes", kind, len(got), err, len(data))
+		}
+	})
+	claim := []byte{FrameReply, 0, 0x7f, 0xff, 0xff, 'x'}
+	if _, got, err := ReadFrame(bytes.NewReader(claim)); !errors.Is(err, io.ErrUnexpectedEOF) || cap(got) > 1<<20 {
+		t.Errorf("a frame that ends early: %d bytes allocated, %v", cap(got), err)
 	}
 }

@@ -8,7 +8,9 @@
 package service
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -150,7 +152,13 @@ func ReadFrame(r io.Reader) (kind byte, data []byte, err error) {
 	if n > MaxFrame {
 		return 0, nil, fmt.Errorf("a frame of %d bytes, at most %d", n, MaxFrame)
 	}
-	data = make([]byte, n)
-	_, err = io.ReadFull(r, data)
-	return head[0], data, err
+	var b bytes.Buffer
+	b.Grow(int(min(n, firstPart)) + bytes.MinRead)
+	if _, err = io.CopyN(&b, r, int64(n)); errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return head[0], b.Bytes(), err
 }
+
+// firstPart is how many bytes of a frame have memory before they arrive.
+const firstPart = 64 << 10
