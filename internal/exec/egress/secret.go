@@ -144,8 +144,8 @@ func scrubAnswer(resp *http.Response, used *mask.Masker) error {
 			"secret of the request can't be removed from it", text.Cut(e, 40))
 	}
 	if resp.StatusCode == http.StatusPartialContent {
-		return tool.Errorf(tool.Unavailable, "the server answered with a part of its content (206) although that was not "+
-			"asked for: the secret of the request can't be removed from a part")
+		return tool.Errorf(tool.Unavailable, "the server answered with a part of its content (206) although that "+
+			"was not asked for: the secret of the request can't be removed from a part")
 	}
 	for _, values := range resp.Header {
 		for i, v := range values {

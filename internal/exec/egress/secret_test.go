@@ -98,8 +98,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestSecretInPieces checks that a program can't get a part of an answer that echoes the secret: the
-// scrubber would not recognize a part of the secret.
+// TestSecretInPieces checks that a program can't get a part of an answer that echoes the secret:
+// the scrubber would not recognize a part of the secret.
 func TestSecretInPieces(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/always" {

@@ -337,21 +337,18 @@ func (s lateServer) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// passAtOnce is the number of bytes that pass between two looks at the time.
-const passAtOnce = 1 << 20
-
-// passBytes copies from one end to the other until the first has no more, or nothing passes for too
-// long.
+// passBytes copies from one end to the other until the first has no more, or the second reads
+// nothing for idleTime, or nothing passes in either direction for idleTime.
 func (x *tunnel) passBytes(to, from net.Conn) (n int64) {
+	b := make([]byte, 32<<10)
 	for {
 		_ = from.SetReadDeadline(time.Now().Add(idleTime)) // fails only if it is closed
-		m, err := io.CopyN(to, from, passAtOnce)
-		n += m
-		if m > 0 {
-			x.active.Store(time.Now().UnixMilli())
-		}
+		m, err := from.Read(b)
+		passed, failure := x.writeBytes(to, b[:m])
+		n += int64(passed)
 		var timeout net.Error
 		switch idle := time.Since(time.UnixMilli(x.active.Load())); {
+		case failure != nil:
 		case err == nil, errors.As(err, &timeout) && timeout.Timeout() && idle < idleTime:
 			continue
 		case errors.Is(err, io.EOF):
@@ -363,6 +360,21 @@ func (x *tunnel) passBytes(to, from net.Conn) (n int64) {
 		_, _ = to.Close(), from.Close() // both directions end
 		return n
 	}
+}
+
+// writeBytes writes b. It fails if the other end reads none of it for idleTime.
+func (x *tunnel) writeBytes(to net.Conn, b []byte) (n int, err error) {
+	for n < len(b) {
+		_ = to.SetWriteDeadline(time.Now().Add(idleTime)) // fails only if it is closed
+		m, err := to.Write(b[n:])
+		var timeout net.Error
+		if err != nil && (m == 0 || !errors.As(err, &timeout) || !timeout.Timeout()) {
+			return n + m, err
+		}
+		n += m
+		x.active.Store(time.Now().UnixMilli())
+	}
+	return n, nil
 }
 
 // countResult returns the result of an exchange, for the record.

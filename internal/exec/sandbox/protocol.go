@@ -120,7 +120,7 @@ type Flag struct {
 // Flags are at most 65,536 flags.
 type Flags []Flag
 
-// UnmarshalJSON decodes flags. Programs can write guest messages, in which each flag takes far more
+// UnmarshalJSON decodes flags. Programs can write guest messages, in which each flag needs far more
 // memory than its bytes.
 func (f *Flags) UnmarshalJSON(data []byte) (err error) {
 	*f, err = jsonvalue.DecodeList[Flag](data, 1<<16)

@@ -9,7 +9,7 @@ import (
 )
 
 // TestGuestLists checks that the lists of a guest's message are bounded: a program can write such
-// messages, and an element takes far more memory than its bytes.
+// messages, and an element needs far more memory than its bytes.
 func TestGuestLists(t *testing.T) {
 	for before, list := range map[string]struct {
 		element string

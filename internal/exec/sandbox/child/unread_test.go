@@ -47,8 +47,8 @@ func (g *waitingGuest) Close() error {
 	return nil
 }
 
-// TestEndUnread checks that a Run ends, and the process with it, if the process sends the result and
-// reads nothing more, whatever the host is sending to it.
+// TestEndUnread checks that a Run ends, and the process with it, if the process sends the result
+// and reads nothing more, whatever the host is sending to it.
 func TestEndUnread(t *testing.T) {
 	for name, c := range map[string]struct{ ask, input bool }{"an answer": {ask: true}, "input": {input: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -66,8 +66,8 @@ func TestReplyOfCommand(t *testing.T) {
 	}
 }
 
-// TestReplyLists checks that a list of a reply has at most MaxEntries entries, however small an agent
-// that was taken over makes them: each takes far more memory than its bytes.
+// TestReplyLists checks that a list of a reply has at most MaxEntries entries, however small an
+// agent that was taken over makes them: each needs far more memory than its bytes.
 func TestReplyLists(t *testing.T) {
 	for _, name := range []string{"processes", "files", "events", "ports"} {
 		for n, ok := range map[int]bool{MaxEntries: true, MaxEntries + 1: false} {
@@ -90,7 +90,7 @@ func TestReplyLists(t *testing.T) {
 }
 
 // TestFrames checks that frames are read as they were written, and that the length that an agent
-// claims takes no memory before the bytes arrive.
+// claims uses no memory before the bytes arrive.
 func TestFrames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var wire bytes.Buffer
