@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/biplane-dev/biplane/internal/base/netaddr"
 	"github.com/biplane-dev/biplane/internal/exec/egress"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -344,8 +345,11 @@ func (x *tunnel) passBytes(to, from net.Conn) (n int64) {
 	for {
 		_ = from.SetReadDeadline(time.Now().Add(idleTime)) // fails only if it is closed
 		m, err := from.Read(b)
-		passed, failure := x.writeBytes(to, b[:m])
+		passed, failure := netaddr.WriteWithin(to, b[:m], idleTime)
 		n += int64(passed)
+		if passed > 0 {
+			x.active.Store(time.Now().UnixMilli())
+		}
 		var timeout net.Error
 		switch idle := time.Since(time.UnixMilli(x.active.Load())); {
 		case failure != nil:
@@ -360,21 +364,6 @@ func (x *tunnel) passBytes(to, from net.Conn) (n int64) {
 		_, _ = to.Close(), from.Close() // both directions end
 		return n
 	}
-}
-
-// writeBytes writes b. It fails if the other end reads none of it for idleTime.
-func (x *tunnel) writeBytes(to net.Conn, b []byte) (n int, err error) {
-	for n < len(b) {
-		_ = to.SetWriteDeadline(time.Now().Add(idleTime)) // fails only if it is closed
-		m, err := to.Write(b[n:])
-		var timeout net.Error
-		if err != nil && (m == 0 || !errors.As(err, &timeout) || !timeout.Timeout()) {
-			return n + m, err
-		}
-		n += m
-		x.active.Store(time.Now().UnixMilli())
-	}
-	return n, nil
 }
 
 // countResult returns the result of an exchange, for the record.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestUnreadTunnel checks that a tunnel ends if an end doesn't read for idleTime, although the other
-// direction is in use.
+// TestUnreadTunnel checks that a tunnel ends if an end doesn't read for idleTime, although the
+// other direction is in use.
 func TestUnreadTunnel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, inner := net.Pipe()

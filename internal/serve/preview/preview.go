@@ -34,7 +34,7 @@ const Prefix = "/previews/"
 const (
 	maxLinks    = 1024 // that are valid
 	maxRequests = 256  // under way
-	answerTime  = time.Minute
+	answerTime  = time.Minute // for connecting, for reading, and until the answer's headers are there
 	maxHeaders  = 64 << 10
 )
 

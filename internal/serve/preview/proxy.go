@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/biplane-dev/biplane/internal/base/netaddr"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -99,9 +100,29 @@ func (s *Server) newProxy() *httputil.ReverseProxy {
 				if !ok {
 					return nil, errors.New("a request without a link")
 				}
-				return s.cfg.Dialer.DialPort(ctx, l.maker, l.port)
+				return s.dialServer(ctx, l)
 			}}}}
 }
+
+// dialServer connects to the server of a link. ctx does not end with the request.
+func (s *Server) dialServer(ctx context.Context, l *link) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, tool.Errorf(tool.Timeout,
+		"the port of the sandbox could not be reached within %s", answerTime))
+	defer cancel()
+	c, err := s.cfg.Dialer.DialPort(ctx, l.maker, l.port)
+	if err != nil {
+		return nil, err
+	}
+	return serverConn{c}, nil
+}
+
+// A serverConn is a connection to a server in a sandbox. Without its limit, a server that reads
+// nothing would hold a request as long as its link, since the time for an answer begins when the
+// request was sent.
+type serverConn struct{ net.Conn }
+
+// Write writes b. It fails if the server reads none of it for answerTime.
+func (c serverConn) Write(b []byte) (int, error) { return netaddr.WriteWithin(c.Conn, b, answerTime) }
 
 // linkOf returns the link of a request that is passed on.
 func linkOf(r *http.Request) *link {

@@ -94,7 +94,8 @@ func TestReplyLists(t *testing.T) {
 func TestFrames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var wire bytes.Buffer
-		data := bytes.Repeat([]byte("x"), rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, 1<<20)).Draw(t, "length"))
+		length := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, 1<<20)).Draw(t, "length")
+		data := bytes.Repeat([]byte("x"), length)
 		if err := WriteFrame(&wire, FrameOutput, data); err != nil {
 			t.Fatalf("WriteFrame: %v", err)
 		}
