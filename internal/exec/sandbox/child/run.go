@@ -77,7 +77,7 @@ func (s *Sandbox) Run(ctx context.Context, cmd *sandbox.Cmd) (exit int, err erro
 		runtime.Gosched() // sends the program and the Run in one write, if the program is already there
 	}
 	r.flushRun()
-	res := r.pump()
+	res := r.pumpOutput()
 	unhook()
 	cancel()
 	err = r.finishRun(res)
@@ -238,8 +238,8 @@ func (r *remoteRun) sendEmpty(k kind) {
 	}
 }
 
-// pump writes the guest's output to the host until the result arrives.
-func (r *remoteRun) pump() result {
+// pumpOutput writes the guest's output to the host until the result arrives.
+func (r *remoteRun) pumpOutput() result {
 	there := func() bool { return len(r.o.more) > 0 || len(r.o.done) > 0 }
 	var res result
 	unread, over := false, false
@@ -338,8 +338,8 @@ func (r *remoteRun) finishRun(res result) error {
 	return res.err
 }
 
-// reply answers a question. An empty question asks for the next line.
-func (r *remoteRun) reply(question []byte) []byte {
+// answerQuestion answers a question. An empty question asks for the next line.
+func (r *remoteRun) answerQuestion(question []byte) []byte {
 	switch {
 	case len(question) == 0 && r.cmd.Next != nil:
 		return r.cmd.Next(r.ctx)
@@ -378,7 +378,7 @@ func (r *remoteRun) handleQuestion(payload []byte) error {
 	r.question, r.asking = nil, true
 	r.asks.Go(func() {
 		defer func() { _ = r.s.p.countPartial(-len(q)) }()
-		answer := r.reply(q)
+		answer := r.answerQuestion(q)
 		if len(answer) > maxAsk {
 			r.stop(tool.Errorf(tool.Limit, "%w", tooLong("the answer to a question of the program")))
 			return
