@@ -11,3 +11,13 @@ const ConnectionHeader = "Biplane-Connection"
 
 // ProfileHeader names the profile of a connection; empty: none.
 const ProfileHeader = "Biplane-Profile"
+
+// StdioEnd is the method of the notification that ends such a connection when the process behind it
+// stops. Its parameters are a StdioEndParams. Requests that it doesn't list and that were not
+// answered had no effect, and can be sent to the next process.
+const StdioEnd = "notifications/biplane/end"
+
+// StdioEndParams are the parameters of StdioEnd.
+type StdioEndParams struct {
+	Accepted []string `json:"accepted"` // ids of requests that were accepted but not answered, as they were sent
+}

@@ -138,11 +138,16 @@ type stdioPeer struct {
 // startStdio connects a client of a revision, including the revision's handshake.
 func startStdio(t testing.TB, s *mcpserver.Server, version string) *stdioPeer {
 	t.Helper()
+	return continueStdio(t, s, version, mcpserver.Conversation{})
+}
+
+func continueStdio(t testing.TB, s *mcpserver.Server, version string, known mcpserver.Conversation) *stdioPeer {
+	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	p := &stdioPeer{in: inW, out: bufio.NewReader(outR), done: make(chan error, 1), version: version}
 	go func() {
-		err := s.ServeStdio(t.Context(), inR, outW)
+		err := s.Continue(t.Context(), inR, outW, known)
 		outW.Close()
 		p.done <- err
 	}()

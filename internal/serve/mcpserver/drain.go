@@ -77,12 +77,33 @@ func (a *admission) awaitLast(ctx context.Context, last func()) {
 	}
 }
 
-// enterCall counts a call, or the message that requests it. It returns false if no more are
-// accepted. If it returns true, the caller must call leaveCall after the answer is written.
+// callsTool reports whether requests of a method call a tool.
+func callsTool(method string) bool {
+	switch method {
+	case "tools/call", "prompts/get", "resources/read", "resources/subscribe", "completion/complete":
+		return true
+	}
+	return false
+}
+
+// enterCall counts the message that requests a call. It returns false if no more are accepted. If
+// it returns true, the caller must call leaveCall after the answer is written.
 func (a *admission) enterCall() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.draining {
+		return false
+	}
+	a.under++
+	return true
+}
+
+// continueCall counts a call whose message was accepted. It returns false if no call is under way
+// and no more are accepted: then Drain may have returned.
+func (a *admission) continueCall() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.draining && a.under == 0 {
 		return false
 	}
 	a.under++
@@ -116,7 +137,7 @@ func (a *admission) isStopping() bool {
 // the principal has too many calls in progress. The context ends with the request, its client, and
 // the time for calls under way when the server stops.
 func (a *admission) beginCall(ctx context.Context, who tool.Principal) (_ context.Context, end func(), err error) {
-	if !a.enterCall() {
+	if !a.continueCall() {
 		return nil, nil, tool.Errorf(tool.Unavailable, notTaken)
 	}
 	if err := a.shares.Acquire(who.ID, 1); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/serve/mcpserver"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -104,5 +105,64 @@ func TestDrainIsBounded(t *testing.T) {
 			!strings.Contains(text, "biplane is stopping: the call was canceled") {
 			t.Errorf("%s, text = %s", name, text)
 		}
+	}
+}
+
+// TestDrainOfRelayedConnection stops the server while a relay has a call under way. That call is
+// answered if it ends in time. Later requests are left to the next process, and the last message
+// tells the relay which they are.
+func TestDrainOfRelayedConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		ends bool // the call ends in time
+		want string
+	}{
+		"ended":     {true, `{"accepted":[]}`},
+		"not ended": {false, `{"accepted":["77"]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDoor()
+			started, release := make(chan struct{}), make(chan struct{})
+			d.handle("up.echo", func(ctx context.Context, c *tool.Call) (*tool.Result, error) {
+				close(started)
+				select {
+				case <-release:
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+				return tool.Text(false, "in time"), nil
+			})
+			s := mcpserver.New(config(d, mcpserver.Code))
+			srv := httptest.NewServer(s.Handler())
+			defer srv.Close()
+			other := dial(t, srv.URL, "2026-07-28")
+			p := continueStdio(t, s, "2025-11-25", mcpserver.Conversation{Relayed: true})
+			p.write(t, request(77, "tools/call", `{"name":"up_echo"}`, p.version))
+			<-started
+			drained := make(chan struct{})
+			if c.ends {
+				go func() { s.Drain(t.Context(), func() {}); close(drained) }()
+				eventually(t, "the server stops", func() bool {
+					res := other.post(t, request(1, "tools/list", "", other.version), nil)
+					drain(t, res)
+					return res.StatusCode == 503
+				})
+				p.write(t, request(79, "ping", "", p.version))
+				p.write(t, request(78, "tools/call", `{"name":"up_echo"}`, p.version))
+				close(release)
+				if text := p.read(t); !strings.Contains(text, `"id":77`) || !strings.Contains(text, "in time") {
+					t.Errorf("the call under way: %s", text)
+				}
+				<-drained
+			}
+			go s.Close()
+			text := p.read(t)
+			if got := string(fieldOf(t, text, "params")); got != c.want ||
+				string(fieldOf(t, text, "method")) != `"`+api.StdioEnd+`"` {
+				t.Errorf("the last message = %s, want %s with %s", text, api.StdioEnd, c.want)
+			}
+			if err := <-p.done; err != nil && c.ends {
+				t.Errorf("Continue: %v", err)
+			}
+		})
 	}
 }

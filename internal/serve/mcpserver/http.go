@@ -164,7 +164,7 @@ func (h *handler) enterCall(w *writer, e envelope) (leave func(), ok bool) {
 	switch {
 	case e.id == nil || e.method == "":
 		return func() {}, true
-	case e.method == "tools/call":
+	case callsTool(e.method):
 		if h.srv.calls.enterCall() {
 			return h.srv.calls.leaveCall, true
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/biplane-dev/biplane/api"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
@@ -33,6 +34,9 @@ type Conversation struct {
 	Profile string                      // of the client; empty: none
 	Labels  []string                    // of the data sent over it before
 	Carries func(labels []string) error // stores more labels for the next process; nil: there is none
+	// Relayed: the client is a relay, which sends what this process did not accept to the next one.
+	// Such requests are not answered, and api.StdioEnd ends the connection.
+	Relayed bool
 }
 
 // Continue is like ServeStdio, for a connection that another process may have served before.
@@ -57,6 +61,7 @@ func (s *Server) Continue(ctx context.Context, in io.Reader, out io.Writer, know
 	from.labels.Add(known.Labels)
 	from.keep = known.Carries
 	c := newConn(in, out, s)
+	c.relayed = known.Relayed
 	defer c.dropPending()
 	from.order = c.order
 	ss, err := e.sessions.Connect(context.WithoutCancel(ctx), transport{c}, nil)
@@ -86,20 +91,28 @@ func (t transport) Connect(context.Context) (mcp.Connection, error) { return t.c
 
 // A conn is a line-based connection.
 type conn struct {
-	srv    *Server
-	in     io.Reader
-	limits Limits
-	lines  chan line     // from the reading goroutine; closed after the last line
-	closed chan struct{} // closed by abort and Close
-	once   sync.Once
-	freed  chan struct{} // receives a value when pending shrinks
-	order  *order
+	srv     *Server
+	in      io.Reader
+	limits  Limits
+	relayed bool          // see Conversation
+	lines   chan line     // from the reading goroutine; closed after the last line
+	closed  chan struct{} // closed by abort and Close
+	once    sync.Once
+	freed   chan struct{} // receives a value when pending shrinks
+	order   *order
 
 	out lineWriter
 
 	mu      sync.Mutex
-	pending map[any]bool // ids of unanswered requests; true: the request calls a tool
-	writing int          // responses being written
+	ended   bool                   // no more requests are accepted
+	pending map[any]pendingRequest // unanswered requests by id
+	writing int                    // responses being written
+}
+
+// A pendingRequest is a request that was accepted and is not answered.
+type pendingRequest struct {
+	id   json.RawMessage // as it was received
+	call bool            // it calls a tool
 }
 
 type line struct {
@@ -111,7 +124,7 @@ func newConn(in io.Reader, out io.Writer, s *Server) *conn {
 	c := &conn{
 		srv: s, in: in, out: lineWriter{w: out}, limits: s.cfg.Limits,
 		lines: make(chan line), closed: make(chan struct{}), freed: make(chan struct{}, 1),
-		pending: map[any]bool{},
+		pending: map[any]pendingRequest{},
 		order:   &order{lines: map[string]*lineUp{}, places: map[any]*place{}},
 	}
 	go c.readLines()
@@ -200,8 +213,11 @@ func (c *conn) decodeLine(l line) jsonrpc.Message {
 		return nil
 	}
 	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() {
-		if bad := c.addPending(r); bad != nil {
+		accepted, bad := c.addPending(r, e.id)
+		if bad != nil {
 			c.rejectLine(e.id, bad.Code, bad.Message)
+		}
+		if !accepted {
 			return nil
 		}
 		r.Params = moveTaskParams(r.Method, r.Params)
@@ -250,31 +266,39 @@ func (l *lineWriter) writeLine(b []byte) error {
 	return err
 }
 
-// addPending registers a request as pending, or returns the error with which it is refused.
-func (c *conn) addPending(r *jsonrpc.Request) *jsonrpc.Error {
+// addPending registers a request as pending. If it doesn't accept the request, it returns the error
+// to answer; nil if a relay will send the request to the next process.
+func (c *conn) addPending(r *jsonrpc.Request, id json.RawMessage) (accepted bool, bad *jsonrpc.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.pending[r.ID.Raw()]; ok {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is still in progress"}
+		return false, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+			Message: "a request with this id is still in progress"}
 	}
-	call := r.Method == "tools/call"
+	if c.relayed && (c.ended || c.srv.calls.isStopping()) {
+		return false, nil
+	}
+	call := callsTool(r.Method)
 	if call && !c.srv.calls.enterCall() {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: notTaken}
+		if c.relayed {
+			return false, nil
+		}
+		return false, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: notTaken}
 	}
-	c.pending[r.ID.Raw()] = call
-	return nil
+	c.pending[r.ID.Raw()] = pendingRequest{id, call}
+	return true, nil
 }
 
 // releaseID frees the id of a request whose response is about to be written. It reports whether
 // the request called a tool.
 func (c *conn) releaseID(id jsonrpc.ID) (call bool) {
 	c.mu.Lock()
-	call, ok := c.pending[id.Raw()]
+	p := c.pending[id.Raw()]
 	delete(c.pending, id.Raw())
 	c.writing++
 	c.mu.Unlock()
 	c.order.forgetRequest(id.Raw())
-	return ok && call
+	return p.call
 }
 
 // finishWrite unregisters a request whose response was written, or couldn't be.
@@ -295,8 +319,8 @@ func (c *conn) finishWrite(call bool) {
 func (c *conn) dropPending() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, call := range c.pending {
-		if call {
+	for id, p := range c.pending {
+		if p.call {
 			c.srv.calls.leaveCall()
 		}
 		delete(c.pending, id)
@@ -346,9 +370,43 @@ func (c *conn) drainCalls(ctx context.Context) {
 // abortReading ends reading, which the SDK treats as the end of the conversation.
 func (c *conn) abortReading() { c.once.Do(func() { close(c.closed) }) }
 
+// endWait is how long a relay may take to read api.StdioEnd.
+const endWait = time.Second
+
+// tellEnd tells a relay which of the unanswered requests were accepted. No more are accepted then.
+func (c *conn) tellEnd() {
+	c.mu.Lock()
+	told := c.ended || !c.relayed
+	c.ended = true
+	end := api.StdioEndParams{Accepted: []string{}}
+	for _, p := range c.pending {
+		end.Accepted = append(end.Accepted, string(p.id))
+	}
+	c.mu.Unlock()
+	if told {
+		return
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		params, err := json.Marshal(end)
+		if err == nil {
+			// If this fails, the relay assumes that all its requests were accepted.
+			_ = c.Write(context.Background(), &jsonrpc.Request{Method: api.StdioEnd, Params: params})
+		}
+	}()
+	timer := time.NewTimer(endWait)
+	defer timer.Stop()
+	select {
+	case <-written:
+	case <-timer.C:
+	}
+}
+
 // Close ends the connection.
 func (c *conn) Close() error {
 	c.abortReading()
+	c.tellEnd()
 	if in, ok := c.in.(io.Closer); ok {
 		return in.Close()
 	}

@@ -3,6 +3,7 @@ package relay
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -111,6 +112,109 @@ func TestLost(t *testing.T) {
 		a.say.Close() // the agent is done
 		if _, err := e2.in.ReadString('\n'); err != io.EOF {
 			t.Errorf("the backend hears no end: %v", err)
+		}
+		e2.out.Close()
+		if err := <-a.over; err != nil {
+			t.Errorf("err = %v, want nil", err)
+		}
+	})
+}
+
+// TestRequestsAgain loses a backend that says which requests it accepted. The others are sent to
+// the next backend in their order, and so are requests that change nothing, whatever the backend
+// said.
+func TestRequestsAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		end            string // what the backend says at its end
+		refused, again []string
+	}{
+		"killed": {"", []string{"2", "4", "5"}, []string{`"id":3`}},
+		"stopped": {`{"method":"notifications/biplane/end","params":{"accepted":["2","3"]}}` + "\n",
+			[]string{"2"}, []string{`"id":3`, `"id":4`, `"id":5`}},
+		"unclear": {`{"method":"notifications/biplane/end"}` + "\n", []string{"2", "4", "5"}, []string{`"id":3`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b1, e1 := newBackend()
+				b2, e2 := newBackend()
+				a := begin(t.Context(), b1, b2)
+				greet(t, a, e1)
+				for _, m := range []string{
+					`{"id":2,"method":"tools/call"}`, `{"id":3,"method":"tools/list"}`,
+					`{"id":4,"method":"tools/call"}`, `{"id":5,"method":"resources/read"}`,
+					`{"id":6,"method":"tools/call"}`,
+					`{"method":"notifications/cancelled","params":{"requestId":6}}`,
+				} {
+					fmt.Fprintln(a.say, m)
+					line(t, e1.in, m)
+				}
+				go func() {
+					fmt.Fprint(e1.out, c.end)
+					e1.out.Close()
+				}()
+				line(t, e2.in, `"initialize"`)
+				fmt.Fprintln(e2.out, `{"id":1,"result":{}}`)
+				line(t, e2.in, `"notifications/initialized"`)
+				errs := map[string]bool{}
+				for range c.refused {
+					text, err := a.hear.ReadString('\n')
+					if err != nil || !strings.Contains(text, "unknown whether it took effect") {
+						t.Fatalf("read %q (%v), want an error", text, err)
+					}
+					var e envelope
+					if err := json.Unmarshal([]byte(text), &e); err != nil {
+						t.Fatalf("%q: %v", text, err)
+					}
+					errs[string(e.ID)] = true
+				}
+				for _, id := range c.refused {
+					if !errs[id] {
+						t.Errorf("errs = %v, want one for %s", errs, id)
+					}
+				}
+				for _, id := range c.again {
+					line(t, e2.in, id)
+					fmt.Fprintf(e2.out, "{%s,\"result\":{}}\n", id)
+					line(t, a.hear, id)
+				}
+				fmt.Fprintln(a.say, `{"id":7,"method":"ping"}`)
+				line(t, e2.in, `"id":7`) // nothing else was sent again
+				a.say.Close()
+				if rest, err := io.ReadAll(e2.in); len(rest) > 0 || err != nil {
+					t.Errorf("read %q (%v), want nothing", rest, err)
+				}
+				e2.out.Close()
+				if err := <-a.over; err != nil {
+					t.Errorf("err = %v, want nil", err)
+				}
+			})
+		})
+	}
+}
+
+// TestNoRoomForRequests loses a backend while the agent has sent more than is kept: the agent gets
+// an error for what was not kept.
+func TestNoRoomForRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b1, e1 := newBackend()
+		b2, e2 := newBackend()
+		a := begin(t.Context(), b1, b2)
+		greet(t, a, e1)
+		for id := 2; id <= 4; id++ { // the third is small again
+			fmt.Fprintf(a.say, "{\"id\":%d,\"method\":\"ping\",\"params\":%q}\n", id,
+				strings.Repeat("x", []int{2: keptBytes - 1000, 3: 2000, 4: 1}[id]))
+			line(t, e1.in, fmt.Sprintf(`"id":%d`, id))
+		}
+		e1.out.Close()
+		line(t, e2.in, `"initialize"`)
+		fmt.Fprintln(e2.out, `{"id":1,"result":{}}`)
+		line(t, e2.in, `"notifications/initialized"`)
+		line(t, a.hear, `"id":3`)
+		line(t, e2.in, `"id":2`)
+		line(t, e2.in, `"id":4`)
+		a.say.Close()
+		if rest, err := io.ReadAll(e2.in); len(rest) > 0 || err != nil {
+			t.Errorf("read %q (%v), want nothing", rest, err)
 		}
 		e2.out.Close()
 		if err := <-a.over; err != nil {
