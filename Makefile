@@ -85,14 +85,14 @@ check: vet
 test: tools vet entry
 	CGO_ENABLED=0 $(GO) build $(ENTRY) -o /dev/null ./cmd/biplane
 	$(MAKE) -j2 test-stories test-plain
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test $(ENTRY) -vet=off $(RACE) -timeout 30m $(PARALLEL) -skip '$(PLAIN)' $$($(GO) list ./... | grep -vxF "$$($(GO) list ./cmd/biplane $(SINGLE))")
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test $(ENTRY) -vet=off $(RACE) -timeout 80m $(PARALLEL) -skip '$(PLAIN)' $$($(GO) list ./... | grep -vxF "$$($(GO) list ./cmd/biplane $(SINGLE))")
 
 # Two parts of make test, which it runs at the same time: each waits for other processes.
 test-stories:
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m ./cmd/biplane ./internal/exec/hosted $(SINGLE)
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 80m ./cmd/biplane ./internal/exec/hosted $(SINGLE)
 
 test-plain:
-	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 30m -run '$(PLAIN)' $(PLAIN_PACKAGES)
+	BIPLANE_TEST_STRICT=1 CGO_ENABLED=0 $(GO) test $(ENTRY) -vet=off -timeout 80m -run '$(PLAIN)' $(PLAIN_PACKAGES)
 
 race: entry
 	BIPLANE_TEST_STRICT=1 CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GO) test $(ENTRY) -vet=off $(RACE) -timeout 60m ./cmd/biplane

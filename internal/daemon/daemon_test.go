@@ -103,6 +103,9 @@ func run(t *testing.T, dir, text string) (d *daemon.Daemon, stop func()) {
 	if err != nil {
 		t.Fatalf("config.Parse: %v", err)
 	}
+	if !s.StartWaitSaid {
+		s.StartWait = time.Minute // a busy machine loads a folder of tools slowly
+	}
 	return runWith(t, daemon.Config{Settings: s, DataDir: dir, Listen: "127.0.0.1:0", Version: "test"})
 }
 

@@ -92,14 +92,15 @@ func checkRunning(ctx context.Context, c DoctorConfig) (checks []Check) {
 }
 
 // newProbeExecutor returns an executor without tools for the probes. Small limits keep bombs small.
+// The time is long, so that programs reach the other limits on a busy machine.
 func newProbeExecutor(d sandbox.Driver) (*executor.Executor, error) {
 	noTools := tool.CallerFunc(func(_ context.Context, c *tool.Call) (*tool.Result, error) {
 		return nil, tool.Errorf(tool.NotFound, "no tool %s: there are none here", c.Path)
 	})
 	return executor.New(executor.Config{
 		Drivers: sandbox.OnlyDriver(d), Door: noTools, Programs: program.New(program.Config{}),
-		Limits: executor.Limits{Memory: 64 << 20, CPU: time.Second / 2, Timeout: 5 * time.Second,
-			Total: 20 * time.Second},
+		Limits: executor.Limits{Memory: 64 << 20, CPU: time.Second / 2, Timeout: 30 * time.Second,
+			Total: time.Minute},
 	})
 }
 

@@ -101,11 +101,11 @@ func (r *runner) measureTiers(ctx context.Context) (out []Figure, err error) {
 		}
 		out = append(out, durationFigure(m.name, took))
 	}
-	return out, r.measureBubblewrap(ctx)
+	return out, p.measureBubblewrap(ctx)
 }
 
 // measureBubblewrap measures bubblewrap, to compare process_cold with.
-func (r *runner) measureBubblewrap(ctx context.Context) error {
+func (r processRunner) measureBubblewrap(ctx context.Context) error {
 	const name = "bwrap_cold"
 	path, why := findProgram("bwrap")
 	if why != "" {
