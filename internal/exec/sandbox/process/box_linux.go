@@ -174,7 +174,9 @@ func (b *box) startProcess(program string, command []string, extra []*os.File, l
 			_, _ = io.Copy(&b.said, stderr) // partial output is acceptable
 		}()
 	}
-	return b.spawnOnThread(program, command, append([]*os.File{null, toStderr, toStderr, agent}, extra...), line, t)
+	s := &spawn{box: b, program: program, command: command, line: line, thread: t,
+		files: append([]*os.File{null, toStderr, toStderr, agent}, extra...)}
+	return s.spawnOnThread()
 }
 
 // lastWords is how long the driver waits for the rest of what an ended process wrote.

@@ -110,63 +110,100 @@ func enterNetwork(f *os.File) error { return unix.Setns(int(f.Fd()), unix.CLONE_
 // threads, and doesn't follow changes of the number of processors.
 var enterEnvironment = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=updatemaxprocs=0,containermaxprocs=0"}
 
-// spawnOnThread starts a program on a thread of its own, sends it a line, and returns. The system
-// kills a sandbox when the thread that started it ends. So the thread waits for the program, and
-// then closes b.ended.
-func (b *box) spawnOnThread(program string, command []string, files []*os.File, line []byte, t *thread) error {
-	started := make(chan error, 1)
-	spawn := func(network error) (clean bool) {
-		attributes := processAttributes()
-		leaveNetwork := func() error { return nil }
-		if t != nil { // the process inherits the thread's network
-			attributes.Cloneflags &^= unix.CLONE_NEWNET
-			leaveNetwork = func() error { return enterNetwork(t.host) }
-		}
-		if network != nil {
-			started <- network
-			return false
-		}
-		leave, err := b.group.enrollThread(attributes)
-		if err != nil {
-			started <- err
-			return false
-		}
-		p, err := os.StartProcess(program, append([]string{"biplane"}, command...), &os.ProcAttr{
-			Dir: "/", Env: enterEnvironment, Files: files, Sys: attributes,
-		})
-		if err == nil {
-			if err = launch.MapUser(p.Pid, entry.Insider); err != nil { // the process waits for its setup
-				_ = p.Kill() // it may have ended
-				_, _ = p.Wait()
-			} else {
-				_, _ = b.conn.Write(line) // another goroutine would do so later; awaitAgent notices a failure
-			}
-		}
-		ended := make(chan struct{})
-		if err == nil {
-			b.process, b.ended = p, ended
-			started <- nil
-		}
-		clean = errors.Join(leave(), leaveNetwork()) == nil // the process need not wait for that
-		if err != nil {
-			started <- tool.Errorf(tool.Unavailable, "start a process in new namespaces: %w (are user namespaces "+
-				"allowed for this user?)", err)
-			return clean
-		}
-		b.state, _ = p.Wait()
-		close(ended)
-		return clean
-	}
-	if t != nil {
-		t.startWork(spawn)
+// A spawn is the start of a sandbox's process.
+type spawn struct {
+	box     *box
+	program string
+	command []string
+	files   []*os.File
+	line    []byte     // that the process receives first
+	thread  *thread    // whose network the process inherits; nil: the process makes one
+	started chan error // receives one error, or nil, before the thread waits for the process
+}
+
+// spawnOnThread starts a process on a thread of its own, and returns when it has started. The
+// system kills a sandbox when the thread that started it ends. So the thread waits for the process,
+// and then closes box.ended.
+func (s *spawn) spawnOnThread() error {
+	s.started = make(chan error, 1)
+	if s.thread != nil {
+		s.thread.startWork(s.runProcess)
 	} else {
 		runOnThread(func() {
-			if spawn(nil) { // otherwise the thread ends
+			if s.runProcess(nil) { // otherwise the thread ends
 				runtime.UnlockOSThread()
 			}
 		})
 	}
-	return <-started
+	return <-s.started
+}
+
+// runProcess starts the process, and waits for its end. network is the error of making the thread's
+// network. It reports whether the thread is back in the gateway's namespaces and groups.
+func (s *spawn) runProcess(network error) (clean bool) {
+	if network != nil {
+		s.started <- network
+		return false
+	}
+	p, leave, err := s.startProcess()
+	if err != nil {
+		clean = leave() == nil // before the group is removed
+		s.started <- err
+		return clean
+	}
+	b := s.box
+	b.process, b.ended = p, make(chan struct{})
+	s.started <- nil
+	clean = leave() == nil // the process need not wait for that
+	b.state, _ = p.Wait()
+	close(b.ended)
+	return clean
+}
+
+// errEnrolled is the error of leaving a group that the thread may have entered in part.
+var errEnrolled = errors.New("the thread is in a group of a sandbox")
+
+// startProcess starts the process, and sends it its line. leave moves the thread back to the
+// gateway's namespaces and groups. It must be called whatever err is, and fails if the thread can't
+// be used again.
+func (s *spawn) startProcess() (p *os.Process, leave func() error, err error) {
+	attributes := processAttributes()
+	if s.thread != nil {
+		attributes.Cloneflags &^= unix.CLONE_NEWNET
+	}
+	leaveGroup, err := s.box.group.enrollThread(attributes)
+	if err != nil {
+		return nil, func() error { return errEnrolled }, err
+	}
+	leave = func() error {
+		if s.thread == nil {
+			return leaveGroup()
+		}
+		return errors.Join(leaveGroup(), enterNetwork(s.thread.host))
+	}
+	p, err = os.StartProcess(s.program, append([]string{"biplane"}, s.command...), &os.ProcAttr{
+		Dir: "/", Env: enterEnvironment, Files: s.files, Sys: attributes,
+	})
+	if err == nil {
+		err = s.completeStart(p)
+	}
+	if err != nil {
+		return nil, leave, tool.Errorf(tool.Unavailable, "start a process in new namespaces: %w (are user namespaces "+
+			"allowed for this user?)", err)
+	}
+	return p, leave, nil
+}
+
+// completeStart sets up the user of a process, which waits for that, and sends it its line. If this
+// fails, the process has ended.
+func (s *spawn) completeStart(p *os.Process) error {
+	if err := launch.MapUser(p.Pid, entry.Insider); err != nil {
+		_ = p.Kill() // it may have ended
+		_, _ = p.Wait()
+		return err
+	}
+	_, _ = s.box.conn.Write(s.line) // another goroutine would do so later; awaitAgent notices a failure
+	return nil
 }
 
 // runOnThread runs f in a goroutine that is locked to its thread. That isn't the process's first
