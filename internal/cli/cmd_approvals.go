@@ -49,12 +49,15 @@ func approvalsListCommand(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				fair := !all && execution == "" && before == "" && !cmd.Flags().Changed("limit")
-				most := limit
+				filter := api.ApprovalFilter{Execution: execution, All: all, Before: before, Limit: limit}
 				if fair {
-					most = api.MaxApprovals
+					filter.Limit = api.MaxApprovals
 				}
-				list, err := client.Approvals().List(ctx,
-					api.ApprovalFilter{Execution: execution, All: all, Before: before, Limit: most})
+				list, err := client.Approvals().List(ctx, filter)
+				for some := list; fair && err == nil && len(some) == filter.Limit; list = append(list, some...) {
+					filter.Before = some[len(some)-1].ID
+					some, err = client.Approvals().List(ctx, filter)
+				}
 				if err != nil {
 					return err
 				}

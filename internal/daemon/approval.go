@@ -78,9 +78,12 @@ func (d *Daemon) recordRefusal(ctx context.Context, who tool.Principal, via stri
 	}
 }
 
-// forgetApprovals deletes requests that were decided before the retention period. The audit record
-// still has them.
+// forgetApprovals ends requests whose time is over, and deletes requests that ended before the
+// retention period. The audit record still has them.
 func (d *Daemon) forgetApprovals(ctx context.Context) {
+	if err := d.approvals.ExpireRequests(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("approval requests that are over not ended", "err", err)
+	}
 	keep := d.cfg.Settings.Approvals.Retention()
 	if err := d.store.ForgetApprovals(ctx, time.Now().Add(-keep)); err != nil && ctx.Err() == nil {
 		d.log.Warn("delete old approval requests", "err", err)
@@ -168,8 +171,8 @@ func (d *Daemon) withdrawRequests(execution string) {
 
 // sweepApprovals withdraws the open requests of executions that ended with the previous process.
 func (d *Daemon) sweepApprovals(ctx context.Context) error {
-	looked := map[string]bool{"": true} // calls from outside: their clients ask again
-	q := approval.Query{States: []approval.State{approval.Pending, approval.Approved}, Limit: 1000}
+	looked := map[string]bool{}
+	q := approval.Query{Programs: true, Limit: 1000}
 	for {
 		all, err := d.approvals.List(ctx, q)
 		if err != nil || len(all) == 0 {

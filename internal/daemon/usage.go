@@ -34,13 +34,19 @@ func (d gauges) UpstreamStates() map[string]tool.State { return d.upstreams.list
 func (d gauges) ExecutionLoad() (running, queued int) { return d.executor.Load() }
 
 // PendingApprovals returns the number of requests that wait for a person.
-func (d gauges) PendingApprovals() int {
-	open, err := d.approvals.List(context.Background(),
-		approval.Query{States: []approval.State{approval.Pending}, Limit: 1000})
-	if err != nil {
-		d.log.Warn("requests for approval not counted", "err", err)
+func (d gauges) PendingApprovals() (n int) {
+	q := approval.Query{States: []approval.State{approval.Pending}, Limit: 1000}
+	for {
+		open, err := d.approvals.List(context.Background(), q)
+		if err != nil {
+			d.log.Warn("requests for approval not counted", "err", err)
+		}
+		if len(open) == 0 {
+			return n
+		}
+		n += len(open)
+		q.Before = open[len(open)-1].ID
 	}
-	return len(open)
 }
 
 // HasReloadProblem reports whether a changed configuration is not in force.

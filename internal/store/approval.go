@@ -34,28 +34,51 @@ type Approvals struct {
 func (s *Store) Approvals(key *secret.Key) *Approvals { return &Approvals{s, key, s.grants(key)} }
 
 const (
-	insertApproval = `INSERT INTO approval (id, seq, subject, execution, state, decider, decided, note, request, arguments, seal)
-		SELECT ?, 1 + coalesce(max(seq), 0), ?, ?, 'pending', '', 0, '', ?, ?, ? FROM approval`
+	insertApproval = `INSERT INTO approval (id, seq, subject, execution, state, decider, decided, note, request,
+		arguments, seal, principal, expires)
+		SELECT ?, (SELECT 1 + coalesce(max(seq), 0) FROM approval), ?, ?, 'pending', '', 0, '', ?, ?, ?, ?, ?
+		WHERE ? OR (SELECT count(*) FROM approval WHERE state = 'pending' AND execution = '' AND principal = ?
+		AND expires > ?) < ?`
 	moveApproval = `UPDATE approval SET state = ?, ended = ?, decider = ?, decided = ?, note = ?, seal = ? WHERE ` +
 		`id = ? AND state = ?`
-	sealApproval   = `UPDATE approval SET seal = ? WHERE id = ?`
-	forgetApproval = `DELETE FROM approval WHERE state NOT IN ('pending', 'approved') AND max(ended, decided) < ?
-		AND NOT EXISTS (SELECT 1 FROM execution WHERE execution.id = approval.execution AND execution.ended = 0)`
-	fixedApproval   = `id, subject, execution, state, decider, decided, note, ended, seal, request, `
+	sealApproval = `UPDATE approval SET seal = ? WHERE id = ?`
+	// forgottenAtOnce is how many requests a statement deletes, since other writes wait for it.
+	forgottenAtOnce = 1000
+	forgetApproval  = `DELETE FROM approval WHERE rowid IN (SELECT rowid FROM approval
+		WHERE state NOT IN ('pending', 'approved') AND max(ended, decided) < ? AND NOT EXISTS (SELECT 1 FROM execution
+		WHERE execution.id = approval.execution AND execution.ended = 0) LIMIT ?)`
+	fixedApproval = `id, subject, execution, state, decider, decided, note, ended, principal, expires, ` +
+		`seal, request, `
 	approvalColumns = fixedApproval + `arguments`
 	listedApproval  = `SELECT ` + fixedApproval + `CASE WHEN length(arguments) <= ? THEN arguments END`
+
+	// Conditions of indexes.
+	isInForce = `state IN ('pending', 'approved')`
+	isOutside = isInForce + ` AND execution = ''`
+	isProgram = isInForce + ` AND execution <> ''`
+
+	oldApprovals = `SELECT id, request FROM approval WHERE ` + isOutside + ` AND expires = 0`
 )
 
 // An approvalRow is a row of approvalColumns or listedApproval.
 type approvalRow struct {
-	id, subject, execution, state, decider, note string
-	decided, ended                               int64
-	seal, request, arguments                     []byte
+	id, subject, execution, state, decider, note, principal string
+	decided, ended, expires                                 int64
+	seal, request, arguments                                []byte
 }
 
 func (r *approvalRow) scanRow(scan func(...any) error) error {
-	return scan(&r.id, &r.subject, &r.execution, &r.state, &r.decider, &r.decided, &r.note, &r.ended, &r.seal,
-		&r.request, &r.arguments)
+	return scan(&r.id, &r.subject, &r.execution, &r.state, &r.decider, &r.decided, &r.note, &r.ended,
+		&r.principal, &r.expires, &r.seal, &r.request, &r.arguments)
+}
+
+// matchesFields reports whether the row's copies of fields of its request are right. A row of an
+// older version has none.
+func (r *approvalRow) matchesFields(of *approval.Request) bool {
+	if r.expires == 0 {
+		return r.principal == ""
+	}
+	return r.principal == of.Principal && r.expires == of.Expires.UnixMicro()
 }
 
 // rowDigest returns the keyed digest of the row. The request and its arguments are sealed
@@ -82,7 +105,8 @@ func (g *grants) setApproval(r *approvalRow) {
 	}
 }
 
-// Open adds a request. If one with the same subject is in force, it returns that one instead.
+// Open adds a request. If one with the same subject is in force, it returns that one instead. If
+// too many of the principal are pending, it returns an error of kind Limit.
 func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Request, error) {
 	fixed := *r
 	fixed.Arguments = nil
@@ -93,22 +117,63 @@ func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Re
 	}
 	id := []byte(r.ID)
 	row := &approvalRow{id: r.ID, subject: r.Subject, execution: r.Execution, state: string(approval.Pending)}
+	args := []any{r.ID, r.Subject, r.Execution, k.key.Seal(requestPurpose, text, id),
+		k.key.Seal(argumentsPurpose, r.Arguments, id), row.rowDigest(k.g), r.Principal, r.Expires.UnixMicro(),
+		r.Execution != "", r.Principal, r.Created.UnixMicro(), approval.MaxWaiting}
 	for range 3 { // the conflicting request may be decided in the meantime
-		err = k.s.writer.execStatement(ctx, true, insertApproval, r.ID, r.Subject, r.Execution,
-			k.key.Seal(requestPurpose, text, id), k.key.Seal(argumentsPurpose, r.Arguments, id), row.rowDigest(k.g))
-		if !fault.IsConstraint(err) {
-			if err != nil {
-				return nil, err
+		var added int64
+		err = k.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
+			if err := k.copyFields(ctx, w); err != nil {
+				return err
 			}
+			res, err := w.runStatement(ctx, insertApproval, args...)
+			if err == nil {
+				added, err = res.RowsAffected()
+			}
+			return err
+		})
+		switch {
+		case err == nil && added > 0:
 			return r, nil
+		case err == nil:
+			err = approval.NewLimitError(r)
+		case fault.IsConstraint(err):
+			err = fault.Translate(err)
+		default:
+			return nil, err
 		}
-		old, err := k.findOne(ctx, `subject = ? AND (state IN ('pending', 'approved') OR state IN ('made', 'denied', `+
-			`'expired') AND execution <> '')`, r.Subject)
-		if err != nil || old != nil {
-			return old, err
+		old, findErr := k.findOne(ctx, `subject = ? AND (state IN ('pending', 'approved') OR state IN ('made', `+
+			`'denied', 'expired') AND execution <> '')`, r.Subject)
+		if findErr != nil || old != nil {
+			return old, findErr
 		}
 	}
-	return nil, fault.Translate(err)
+	return nil, err
+}
+
+// copyFields copies fields of requests of an older version to their columns, if they are in force
+// and from outside programs. A request that can't be opened gets no principal.
+func (k *Approvals) copyFields(ctx context.Context, w *writer) error {
+	rows, err := w.conn.QueryContext(ctx, oldApprovals)
+	old, err := collectRows(ctx, rows, err, func(scan func(...any) error) (*approvalRow, error) {
+		row := &approvalRow{}
+		return row, scan(&row.id, &row.request)
+	})
+	if err != nil {
+		return err
+	}
+	for _, row := range old {
+		r, expires := &approval.Request{}, int64(1)
+		if text, err := k.key.Unseal(requestPurpose, row.request, []byte(row.id)); err == nil &&
+			json.Unmarshal(text, r) == nil {
+			expires = r.Expires.UnixMicro()
+		}
+		if _, err := w.runStatement(ctx, `UPDATE approval SET principal = ?, expires = ? WHERE id = ?`, r.Principal,
+			expires, row.id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Get returns a request, or nil if it is unknown.
@@ -144,7 +209,7 @@ func (k *Approvals) openRow(row *approvalRow) (*approval.Request, error) {
 		return nil, k.reportTampering(row.id)
 	}
 	r := &approval.Request{}
-	if err := json.Unmarshal(text, r); err != nil || r.ID != row.id {
+	if err := json.Unmarshal(text, r); err != nil || r.ID != row.id || !row.matchesFields(r) {
 		return nil, k.reportTampering(row.id)
 	}
 	if r.Arguments = nil; row.arguments != nil {
@@ -164,27 +229,52 @@ func (k *Approvals) reportTampering(id string) error {
 		"the call again, or restore the folder from a backup", id)
 }
 
-// List returns the requests that match q, newest first. Requests that were changed are omitted.
-func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Request, error) {
-	sealed := secret.Overhead + approval.ListedArguments
-	where, args := []string{"true"}, []any{sealed}
+// listApprovals returns the query for the requests that q selects, with its arguments. It names
+// indexes whose conditions it contains, because SQLite would read more with the index of states.
+func listApprovals(q approval.Query) (query string, args []any) {
+	where, index := []string{"true"}, ""
+	args = []any{secret.Overhead + approval.ListedArguments}
+	add := func(condition string, values ...any) { where, args = append(where, condition), append(args, values...) }
 	if len(q.States) > 0 {
-		where = append(where, "state IN (?"+strings.Repeat(", ?", len(q.States)-1)+")")
+		var states []any
 		for _, s := range q.States {
-			args = append(args, string(s))
+			states = append(states, string(s))
 		}
+		add("state IN (?"+strings.Repeat(", ?", len(q.States)-1)+")", states...)
 	}
 	if q.Execution != "" {
-		where, args = append(where, "execution = ?"), append(args, q.Execution)
+		add("execution = ? AND execution <> ''", q.Execution)
+	}
+	if q.Subject != "" {
+		add("subject = ?", q.Subject)
+	}
+	if q.Programs {
+		add(isProgram)
+		index = " INDEXED BY approval_program"
+	}
+	if !q.Lapsed.IsZero() {
+		add(isOutside+" AND expires <= ?", q.Lapsed.UnixMicro())
+		index = " INDEXED BY approval_expires"
 	}
 	if q.Before != "" {
-		where, args = append(where, "seq < (SELECT seq FROM approval WHERE id = ?)"), append(args, q.Before)
+		add("seq < (SELECT seq FROM approval WHERE id = ?)", q.Before)
 	}
+	return listedApproval + ` FROM approval WHERE rowid IN (SELECT rowid FROM approval` + index + ` WHERE ` +
+		strings.Join(where, " AND ") + ` ORDER BY seq DESC LIMIT ?) ORDER BY seq DESC`, append(args, q.Max())
+}
+
+// List returns the requests that match q, newest first. Requests that were changed are omitted.
+func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Request, error) {
 	if err := k.g.ensureLists(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := k.s.read.QueryContext(ctx, listedApproval+` FROM approval WHERE `+strings.Join(where, " AND ")+
-		` ORDER BY seq DESC LIMIT ?`, append(args, q.Max())...)
+	if !q.Lapsed.IsZero() {
+		if err := k.s.writer.runInTransaction(ctx, false, k.copyFields); err != nil {
+			return nil, err
+		}
+	}
+	query, args := listApprovals(q)
+	rows, err := k.s.read.QueryContext(ctx, query, args...)
 	all, err := collectRows(ctx, rows, err, func(scan func(...any) error) (*approvalRow, error) {
 		row := &approvalRow{}
 		return row, row.scanRow(scan)
@@ -261,5 +351,17 @@ func (k *Approvals) Move(ctx context.Context, id string, from, to approval.State
 // or made. Requests of an execution that has not ended are kept, because its calls may be made
 // again after a restart and look for them.
 func (s *Store) ForgetApprovals(ctx context.Context, before time.Time) error {
-	return s.writer.execStatement(ctx, false, forgetApproval, before.UnixMicro())
+	for {
+		var deleted int64
+		err := s.writer.runInTransaction(ctx, false, func(ctx context.Context, w *writer) error {
+			res, err := w.runStatement(ctx, forgetApproval, before.UnixMicro(), forgottenAtOnce)
+			if err == nil {
+				deleted, err = res.RowsAffected()
+			}
+			return err
+		})
+		if err != nil || deleted < forgottenAtOnce {
+			return err
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/biplane-dev/biplane/internal/control/approval/approvaltest"
 	"github.com/biplane-dev/biplane/internal/exec/journal"
 	"github.com/biplane-dev/biplane/internal/store"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // An approvals is the approval store of a Store; closing it closes the whole Store.
@@ -135,4 +137,36 @@ func BenchmarkWithdrawAll(b *testing.B) {
 			}
 		}
 	})
+}
+
+// Requests of a version without columns for the principal and the expiry time count, too.
+func TestOldApprovalsCount(t *testing.T) {
+	dir := t.TempDir()
+	s := openDatabase(t, dir)
+	key, err := secret.Open(filepath.Join(dir, "key"))
+	if err != nil {
+		t.Fatalf("secret.Open: %v", err)
+	}
+	k, now := s.Approvals(key), time.Now().Truncate(time.Microsecond)
+	open := func(n int, expires time.Time) error {
+		_, err := k.Open(t.Context(), &approval.Request{ID: fmt.Sprint("apr_", n), Subject: fmt.Sprint(n),
+			Principal: "key:ann", Arguments: []byte("{}"), Created: now, Expires: expires})
+		return err
+	}
+	must(t, open(-1, now.Add(time.Minute)))
+	for n := range approval.MaxWaiting - 1 {
+		must(t, open(n, now.Add(time.Hour)))
+	}
+	must(t, s.Exec(t.Context(), `UPDATE approval SET principal = '', expires = 0`))
+	if err := open(100, now.Add(time.Hour)); !isKind(err, tool.Limit) {
+		t.Errorf("a request over the limit: %v, want an error of kind %s", err, tool.Limit)
+	}
+	all, err := k.List(t.Context(), approval.Query{Lapsed: now.Add(time.Minute)})
+	if err != nil || len(all) != 1 || all[0].ID != "apr_-1" {
+		t.Errorf("lapsed: %+v, %v, want apr_-1", all, err)
+	}
+	must(t, s.Exec(t.Context(), `UPDATE approval SET principal = '', expires = 0`))
+	if all, err = k.List(t.Context(), approval.Query{Lapsed: now.Add(time.Minute)}); err != nil || len(all) != 1 {
+		t.Errorf("lapsed, before another request: %+v, %v, want apr_-1", all, err)
+	}
 }

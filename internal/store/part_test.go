@@ -42,7 +42,9 @@ func TestPartsOfEarlierVersions(t *testing.T) {
 		`DROP TRIGGER audit_leaf_insert`, `DROP TRIGGER audit_leaf_delete`, `DROP TABLE audit_segment`,
 		`DROP TABLE execution_task`,
 		`DROP INDEX execution_principal`, `DROP INDEX execution_session`,
-		`DROP INDEX execution_state`,
+		`DROP INDEX execution_state`, `DROP INDEX approval_principal`, `DROP INDEX approval_expires`,
+		`DROP INDEX approval_program`, `DROP INDEX approval_execution`, `DROP INDEX approval_over`,
+		`ALTER TABLE approval DROP COLUMN principal`, `ALTER TABLE approval DROP COLUMN expires`,
 		`ALTER TABLE audit_leaf DROP COLUMN packed`,
 	} {
 		if _, err := db.Exec(q); err != nil {

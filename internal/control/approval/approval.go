@@ -115,10 +115,10 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 			a.Call.Path, a.Reason, len(a.Call.Arguments), MaxArguments)
 	}
 	fresh := g.request(a)
-	if err := g.room(ctx, fresh); err != nil {
-		return nil, err
-	}
 	if fresh.Execution != "" {
+		if err := g.share(ctx, fresh); err != nil {
+			return nil, err
+		}
 		defer g.asks.Release(fresh.Principal, 1)
 	}
 	r, err := g.openRequest(ctx, fresh)
@@ -128,52 +128,21 @@ func (g *Gate) Wait(ctx context.Context, a *Ask) (*Request, error) {
 	return g.await(ctx, a, r)
 }
 
-// room returns an error if too many calls of the same principal already wait, since people would no
-// longer find the other requests. Requests of calls from outside outlive their calls, so they are
-// counted in the store. If room returns nil for a call of a program, the call holds one unit of
-// g.asks.
-func (g *Gate) room(ctx context.Context, fresh *Request) error {
-	if fresh.Execution != "" {
-		return g.share(ctx, fresh)
-	}
-	all, err := g.List(ctx, Query{States: []State{Pending, Approved}, Limit: 1000})
-	if err != nil {
-		return err
-	}
-	waiting := 0
-	for i := range all {
-		r := &all[i]
-		switch {
-		case r.Digest == fresh.Digest:
-			return nil // already requested
-		case r.State == Pending && r.Execution == "" && r.Principal == fresh.Principal:
-			waiting++
-		}
-	}
-	if waiting < MaxWaiting {
-		return nil
-	}
-	return tool.Errorf(tool.Limit,
-		"%s was not submitted for approval: %d of your calls are already pending, which is the maximum",
-		fresh.Tool, waiting)
-}
-
-// share reserves a place among the requests of programs. A call that was requested before a restart
-// keeps its place.
+// share reserves a place among the requests of programs: a unit of g.asks, unless it returns an
+// error. A call that was requested before a restart keeps its place. Requests of calls from outside
+// outlive their calls, so the store counts them.
 func (g *Gate) share(ctx context.Context, fresh *Request) error {
 	over := g.asks.Acquire(fresh.Principal, 1)
 	if over == nil {
 		return nil
 	}
-	all, err := g.List(ctx, Query{Execution: fresh.Execution, Limit: 1000})
+	before, err := g.cfg.Store.List(ctx, Query{Execution: fresh.Execution, Subject: fresh.Subject, Limit: 1})
 	if err != nil {
 		return err
 	}
-	for i := range all {
-		if all[i].Call == fresh.Call {
-			g.asks.Add(fresh.Principal, 1)
-			return nil
-		}
+	if len(before) > 0 {
+		g.asks.Add(fresh.Principal, 1)
+		return nil
 	}
 	e := *tool.AsError(over)
 	e.Msg = fresh.Tool + " was not submitted for approval: " + e.Msg
@@ -194,9 +163,8 @@ func (g *Gate) openRequest(ctx context.Context, fresh *Request) (*Request, error
 		case r.ID == fresh.ID:
 			g.markChanged(r)
 			return r, nil
-		case r.State == Approved && r.Execution == "" && !fresh.Created.Before(r.Expires):
-			// a client that gave up may ask again, but only until the request expires
-			why = "the approved call was not made in time"
+		case r.hasLapsed(fresh.Created): // a client that gave up may ask again, but only until then
+			why = notMade
 		case r.Digest == fresh.Digest:
 			return r, nil
 		case r.State != Pending && r.State != Approved:
@@ -326,7 +294,38 @@ func (g *Gate) abandonCall(ctx context.Context, r *Request, err error) error {
 	return e
 }
 
-const programEnded = "the waiting program has ended"
+// Notes of withdrawn requests.
+const (
+	programEnded = "the waiting program has ended"
+	notMade      = "the approved call was not made in time"
+)
+
+// ExpireRequests ends requests of calls from outside programs, if nothing waits for them. A request
+// expires if no one decided on it in time. An approval is withdrawn if the client didn't repeat the
+// call in time.
+func (g *Gate) ExpireRequests(ctx context.Context) error {
+	if g.cfg.Store == nil {
+		return nil
+	}
+	q := Query{Lapsed: g.cfg.Clock.Now(), Limit: 1000}
+	for {
+		over, err := g.cfg.Store.List(ctx, q)
+		if err != nil || len(over) == 0 {
+			return err
+		}
+		for i := range over {
+			if r := &over[i]; r.State == Pending {
+				err = g.expire(ctx, r)
+			} else {
+				err = g.withdrawApproval(ctx, r, notMade)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		q.Before = over[len(over)-1].ID
+	}
+}
 
 // WithdrawApprovals withdraws the approvals of calls from outside programs that have not been used.
 // In a data folder that was restored from a backup, they may have been used after it was made.
@@ -388,9 +387,15 @@ func (g *Gate) withdraw(ctx context.Context, id, why string) error {
 	if err != nil || r == nil || r.State != Approved {
 		return err
 	}
-	_, err = g.cfg.Store.Move(ctx, id, Approved, Withdrawn, Decision{Decider: r.Decider, Time: r.Decided, Note: why})
-	if err == nil {
-		g.notifyState(ctx, id)
+	return g.withdrawApproval(ctx, r, why)
+}
+
+// withdrawApproval withdraws an approved request, unless a call uses it first.
+func (g *Gate) withdrawApproval(ctx context.Context, r *Request, why string) error {
+	d := Decision{Decider: r.Decider, Time: r.Decided, Note: why}
+	moved, err := g.cfg.Store.Move(ctx, r.ID, Approved, Withdrawn, d)
+	if err == nil && moved {
+		g.notifyState(ctx, r.ID)
 	}
 	return err
 }

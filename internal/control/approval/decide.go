@@ -134,15 +134,27 @@ func (g *Gate) Get(ctx context.Context, id string) (*Request, error) {
 }
 
 // List returns the requests that q selects, newest first, without arguments larger than
-// ListedArguments. It expires those whose time is over, even if no call waits for them.
+// ListedArguments. It expires those whose time is over, even if no call waits for them. So the list
+// may be shorter than q.Limit, but it is only empty if there are no more.
 func (g *Gate) List(ctx context.Context, q Query) ([]Request, error) {
 	if g.cfg.Store == nil {
 		return nil, nil
 	}
-	all, err := g.cfg.Store.List(ctx, q)
-	if err != nil {
-		return nil, err
+	for {
+		all, err := g.cfg.Store.List(ctx, q)
+		if err != nil || len(all) == 0 {
+			return nil, err
+		}
+		q.Before = all[len(all)-1].ID
+		if out, err := g.expireOld(ctx, q, all); err != nil || len(out) > 0 {
+			return out, err
+		}
 	}
+}
+
+// expireOld expires requests of a list whose time is over, and returns the requests that q still
+// selects.
+func (g *Gate) expireOld(ctx context.Context, q Query, all []Request) ([]Request, error) {
 	out := all[:0]
 	for _, r := range all {
 		if r.State == Pending && !g.cfg.Clock.Now().Before(r.Expires) {

@@ -40,7 +40,7 @@ func (s *openSet) has(ctx context.Context, store Store, execution string) (bool,
 	if loaded || found {
 		return found, nil
 	}
-	q := Query{States: []State{Pending, Approved}, Limit: 1000}
+	q := Query{Programs: true, Limit: 1000}
 	for {
 		page, err := store.List(ctx, q)
 		if err != nil {

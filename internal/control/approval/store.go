@@ -4,14 +4,22 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A Query selects requests. Zero fields match all.
 type Query struct {
 	States    []State
 	Execution string
-	Before    string // only requests older than this id: the next page
-	Limit     int    // maximum number of requests: default 100, at most 1000
+	Subject   string
+	// Programs selects the requests of programs that are pending or approved.
+	Programs bool
+	// Lapsed selects the requests from outside programs that are pending or approved, and expire
+	// by that time.
+	Lapsed time.Time
+	Before string // only requests older than this id: the next page
+	Limit  int    // maximum number of requests: default 100, at most 1000
 }
 
 // ListedArguments is the maximum size, in bytes, of arguments in a list. Larger ones are omitted.
@@ -30,7 +38,8 @@ func (q Query) Max() int {
 // pass.
 type Store interface {
 	// Open adds a request, unless one with the same subject still stands (Request.Stands). It then
-	// returns that one.
+	// returns that one. If r is from outside programs, and MaxWaiting such requests of its
+	// principal are pending, it returns NewLimitError(r).
 	Open(ctx context.Context, r *Request) (*Request, error)
 	// Get returns a request, or nil if there is none.
 	Get(ctx context.Context, id string) (*Request, error)
@@ -60,6 +69,19 @@ func (r *Request) Stands() bool {
 		return r.Execution != ""
 	}
 	return false
+}
+
+// hasLapsed reports whether the request is approved, but its client didn't repeat the call in time.
+func (r *Request) hasLapsed(now time.Time) bool {
+	return r.State == Approved && r.Execution == "" && !now.Before(r.Expires)
+}
+
+// NewLimitError returns the error that too many calls of the same principal are pending. People
+// would no longer find the requests of others.
+func NewLimitError(r *Request) error {
+	return tool.Errorf(tool.Limit,
+		"%s was not submitted for approval: %d of your calls are already pending, which is the maximum",
+		r.Tool, MaxWaiting)
 }
 
 func quoteNames(names []string) string {

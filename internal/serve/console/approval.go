@@ -41,6 +41,9 @@ type row struct {
 	Short string // of the arguments
 }
 
+// maxRequests is the maximum number of requests on the page.
+const maxRequests = 1000
+
 type listData struct {
 	Rows []row
 	All  bool
@@ -53,23 +56,30 @@ func showList(v *visit) error {
 	if id := q.Get("execution"); id != "" {
 		return showExecution(v, id)
 	}
-	query := approval.Query{States: []approval.State{approval.Pending}, Limit: 1000}
+	query := approval.Query{Limit: maxRequests}
 	d := listData{All: q.Get("all") == "true"}
-	if d.All {
-		query.States = nil
+	if !d.All {
+		query.States = []approval.State{approval.Pending}
 	}
-	all, err := v.server.cfg.Approvals.List(v.r.Context(), query)
-	if err != nil {
-		return err
+	for {
+		some, err := v.server.cfg.Approvals.List(v.r.Context(), query)
+		if err != nil {
+			return err
+		}
+		for _, r := range some {
+			if MaySee(v.who, &r) {
+				d.Rows = append(d.Rows, row{r, shortArguments(r.Arguments)})
+			}
+		}
+		if d.All || len(some) == 0 {
+			break
+		}
+		query.Before = some[len(some)-1].ID
 	}
 	if !d.All { // a principal's many requests don't hide the requests of others
-		all = queue.Interleave(all, func(r *approval.Request) string { return r.Principal })
+		d.Rows = queue.Interleave(d.Rows, func(r *row) string { return r.Principal })
 	}
-	for _, r := range all {
-		if MaySee(v.who, &r) {
-			d.Rows = append(d.Rows, row{r, shortArguments(r.Arguments)})
-		}
-	}
+	d.Rows = d.Rows[:min(len(d.Rows), maxRequests)]
 	v.renderPage(http.StatusOK, "list.html", d)
 	return nil
 }

@@ -16,10 +16,13 @@ import (
 	"github.com/biplane-dev/biplane/internal/tool"
 )
 
-// A fake has one request, and accepts no decision.
+// A fake has at most one request, and accepts no decision.
 type fake struct{ r approval.Request }
 
-func (f *fake) List(context.Context, approval.Query) ([]approval.Request, error) {
+func (f *fake) List(_ context.Context, q approval.Query) ([]approval.Request, error) {
+	if q.Before != "" || f.r.ID == "" {
+		return nil, nil
+	}
 	return []approval.Request{f.r}, nil
 }
 

@@ -61,7 +61,7 @@ func (h *approvalRoutes) listApprovals(w http.ResponseWriter, r *http.Request) {
 				out = append(out, wireApproval(&all[i]))
 			}
 		}
-		if len(all) < q.Limit {
+		if len(all) == 0 {
 			break
 		}
 		q.Before = all[len(all)-1].ID

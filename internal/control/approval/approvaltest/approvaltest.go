@@ -3,6 +3,7 @@ package approvaltest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/approval"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 // A Store is a store under test. After Close, its methods must fail.
@@ -23,7 +25,7 @@ type Store interface {
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	for name, test := range map[string]func(*testing.T, Store){
 		"RoundTrip": roundTrip, "OneStands": oneStands, "Moves": moves, "List": list, "Parallel": parallel,
-		"Closed": testClosed,
+		"Limit": testLimit, "LimitParallel": testLimitParallel, "Queries": testQueries, "Closed": testClosed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
@@ -195,6 +197,96 @@ func parallel(t *testing.T, s Store) {
 	wg.Wait()
 	if won != 1 {
 		t.Errorf("%d decisions, want 1", won)
+	}
+}
+
+// outside returns a request of a call from outside programs, that expires after a time.
+func outside(id string, expires time.Duration) *approval.Request {
+	r := request("apr_"+id, "call/"+id)
+	r.Execution, r.Expires = "", epoch.Add(expires)
+	return r
+}
+
+// testLimit checks that a principal's pending requests are counted exactly: not those of others, of
+// programs, expired or decided ones, whatever is newer.
+func testLimit(t *testing.T, s Store) {
+	add(t, s, request("apr_program", "ex_1/c1"))
+	add(t, s, outside("over", 0))
+	add(t, s, outside("approved", time.Hour))
+	move(t, s, "apr_approved", approval.Pending, approval.Approved, true)
+	for i := range approval.MaxWaiting {
+		add(t, s, outside(fmt.Sprint(i), time.Hour))
+		other := outside(fmt.Sprint("other", i), time.Hour)
+		other.Principal = fmt.Sprint("key:", i/50)
+		add(t, s, other)
+	}
+	isOver := func(r *approval.Request) {
+		t.Helper()
+		if got, err := s.Open(t.Context(), r); err == nil || tool.AsError(err).Kind != tool.Limit {
+			t.Errorf("opened %+v, %v, want an error of kind %s", got, err, tool.Limit)
+		}
+	}
+	isOver(outside("more", time.Hour))
+	again := outside("more", time.Hour)
+	again.Subject = "call/7"
+	if got, err := s.Open(t.Context(), again); err != nil || got.ID != "apr_7" {
+		t.Errorf("the same call again: %+v, %v, want apr_7", got, err)
+	}
+	add(t, s, request("apr_program2", "ex_1/c2"))
+	move(t, s, "apr_7", approval.Pending, approval.Denied, true)
+	add(t, s, outside("next", time.Hour))
+	isOver(outside("more", time.Hour))
+	later := outside("later", 2*time.Hour)
+	later.Created = epoch.Add(time.Hour)
+	add(t, s, later)
+}
+
+// testLimitParallel checks that simultaneous requests don't exceed the limit.
+func testLimitParallel(t *testing.T, s Store) {
+	var wg sync.WaitGroup
+	for i := range approval.MaxWaiting + 28 {
+		wg.Go(func() {
+			_, err := s.Open(context.Background(), outside(fmt.Sprint(i), time.Hour))
+			if err != nil && tool.AsError(err).Kind != tool.Limit {
+				t.Errorf("Open: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	all, err := s.List(t.Context(), approval.Query{Limit: 1000})
+	if err != nil || len(all) != approval.MaxWaiting {
+		t.Errorf("%d are pending, %v, want %d", len(all), err, approval.MaxWaiting)
+	}
+}
+
+// testQueries checks the queries for requests that are over, and for those of programs.
+func testQueries(t *testing.T, s Store) {
+	add(t, s, request("apr_program", "ex_1/c1"))
+	for _, id := range []string{"1", "2", "3", "4", "5"} {
+		add(t, s, outside(id, map[string]time.Duration{"4": time.Hour + time.Microsecond}[id]+time.Hour))
+	}
+	move(t, s, "apr_2", approval.Pending, approval.Approved, true)
+	move(t, s, "apr_3", approval.Pending, approval.Denied, true)
+	for _, tt := range []struct {
+		q    approval.Query
+		want []string
+	}{
+		{approval.Query{Lapsed: epoch.Add(time.Hour)}, []string{"apr_5", "apr_2", "apr_1"}},
+		{approval.Query{Lapsed: epoch.Add(time.Hour), Limit: 2}, []string{"apr_5", "apr_2"}},
+		{approval.Query{Lapsed: epoch.Add(time.Hour), Before: "apr_2"}, []string{"apr_1"}},
+		{approval.Query{Lapsed: epoch.Add(time.Hour - time.Microsecond)}, nil},
+		{approval.Query{Programs: true}, []string{"apr_program"}},
+		{approval.Query{Subject: "ex_1/c1", Execution: "ex_1"}, []string{"apr_program"}},
+		{approval.Query{Subject: "ex_1/c2", Execution: "ex_1"}, nil},
+	} {
+		all, err := s.List(t.Context(), tt.q)
+		var got []string
+		for _, r := range all {
+			got = append(got, r.ID)
+		}
+		if err != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("%+v: %q, %v, want %q", tt.q, got, err, tt.want)
+		}
 	}
 }
 

@@ -33,9 +33,23 @@ func (m *Memory) Open(ctx context.Context, r *approval.Request) (*approval.Reque
 			return &c, nil
 		}
 	}
+	if r.Execution == "" && m.countPending(r) >= approval.MaxWaiting {
+		return nil, approval.NewLimitError(r)
+	}
 	c := *r
 	m.all = append(m.all, &c)
 	return r, nil
+}
+
+// countPending returns the number of requests that count against the limit of r.
+func (m *Memory) countPending(r *approval.Request) (n int) {
+	for _, o := range m.all {
+		if o.State == approval.Pending && o.Execution == "" && o.Principal == r.Principal &&
+			r.Created.Before(o.Expires) {
+			n++
+		}
+	}
+	return n
 }
 
 // Get returns a request.
@@ -64,7 +78,7 @@ func (m *Memory) List(ctx context.Context, q approval.Query) (out []approval.Req
 		end = max(m.find(q.Before), 0)
 	}
 	for _, r := range slices.Backward(m.all[:end]) {
-		if len(q.States) > 0 && !slices.Contains(q.States, r.State) || q.Execution != "" && q.Execution != r.Execution {
+		if !isSelected(q, r) {
 			continue
 		}
 		c := *r
@@ -76,6 +90,19 @@ func (m *Memory) List(ctx context.Context, q approval.Query) (out []approval.Req
 		}
 	}
 	return out, nil
+}
+
+func isSelected(q approval.Query, r *approval.Request) bool {
+	inForce := r.State == approval.Pending || r.State == approval.Approved
+	switch {
+	case len(q.States) > 0 && !slices.Contains(q.States, r.State),
+		q.Execution != "" && q.Execution != r.Execution,
+		q.Subject != "" && q.Subject != r.Subject,
+		q.Programs && (!inForce || r.Execution == ""),
+		!q.Lapsed.IsZero() && (!inForce || r.Execution != "" || r.Expires.After(q.Lapsed)):
+		return false
+	}
+	return true
 }
 
 // Move moves a request from one state to another.
