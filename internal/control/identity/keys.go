@@ -318,6 +318,9 @@ func (ks *Keys) ExplainDenial(p tool.Principal, t *tool.Tool) string {
 	return ""
 }
 
+// IsKey reports whether a principal is an API key. Other credentials can't be revoked.
+func IsKey(p tool.Principal) bool { return strings.HasPrefix(p.ID, keyOwner) }
+
 // isConfined reports whether t is one of Biplane's own tools that reach nothing beyond the key's
 // patterns. biplane.fetch, biplane.send and biplane.connect are not: they reach network hosts, so a
 // restricted key needs a pattern that names them.

@@ -52,6 +52,23 @@ func PrincipalFrom(ctx context.Context) (tool.Principal, bool) {
 	return p, ok
 }
 
+type recheckKey struct{}
+
+// WithRecheck returns a context of a request with a function that authenticates it again.
+func WithRecheck(ctx context.Context, authenticate func() error) context.Context {
+	return context.WithValue(ctx, recheckKey{}, authenticate)
+}
+
+// CheckAgain returns an error if the credential of the request of ctx was revoked since the request
+// was authenticated. Revocation ends the requests that are registered as long ones, so such a
+// request calls CheckAgain once it is registered.
+func CheckAgain(ctx context.Context) error {
+	if authenticate, ok := ctx.Value(recheckKey{}).(func() error); ok {
+		return authenticate()
+	}
+	return nil
+}
+
 // bearerToken returns the token of a request (RFC 6750, section 2.1). It reads only the header:
 // tokens in addresses end up in logs.
 func bearerToken(r *http.Request) (token string, bad string) {

@@ -53,6 +53,10 @@ func (s *Server) serveRevocable(w http.ResponseWriter, r *http.Request, rt route
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer s.streams.addStream(p.ID, cancel)()
+	if err := identity.CheckAgain(ctx); err != nil {
+		refuseRequest(w, err)
+		return
+	}
 	rt.handler(w, r.WithContext(ctx))
 }
 

@@ -330,7 +330,14 @@ func (s *Server) newMux(ways *laneSet, list []route, who func(*http.Request, acc
 					refuseRequest(w, err)
 					return
 				}
-				r = r.WithContext(identity.WithPrincipal(r.Context(), p))
+				ctx, unchecked := identity.WithPrincipal(r.Context(), p), r
+				if identity.IsKey(p) {
+					ctx = identity.WithRecheck(ctx, func() error {
+						_, err := who(unchecked, rt.access)
+						return err
+					})
+				}
+				r = r.WithContext(ctx)
 			}
 			serve.ServeHTTP(w, r)
 		})

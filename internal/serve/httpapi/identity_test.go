@@ -12,6 +12,7 @@ import (
 
 	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/exec/execution"
+	"github.com/biplane-dev/biplane/internal/serve/feed"
 	"github.com/biplane-dev/biplane/internal/serve/httpapi"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -199,5 +200,38 @@ func TestNobodySignsIn(t *testing.T) {
 	// A Server without sign-in serves no network requests, and one without TLS no other hosts.
 	if status, _, _ := ask(s.Network(), "GET", "/api/v1/status", "x"); status != 403 {
 		t.Errorf("status = %v, want 403", status)
+	}
+}
+
+// A revoking accepts a key once. Its streams are ended just after that, before the request is
+// registered.
+type revoking struct {
+	server *httpapi.Server
+	calls  int
+}
+
+func (a *revoking) Authenticate(*http.Request, identity.Need) (tool.Principal, error) {
+	if a.calls++; a.calls > 1 {
+		return tool.Principal{}, &identity.Refusal{Status: http.StatusUnauthorized,
+			Err: tool.Errorf(tool.Denied, "the API key was revoked")}
+	}
+	a.server.EndStreams("key:a")
+	return tool.Principal{ID: "key:a", Roles: []string{identity.User}}, nil
+}
+
+// TestRevokedBeforeStream checks that no stream begins for a key that is revoked between the
+// authentication of the request and its registration.
+func TestRevokedBeforeStream(t *testing.T) {
+	a := &revoking{}
+	a.server = httpapi.New(httpapi.Config{AnyHost: true, Authenticator: a,
+		Feeds: httpapi.Feeds{Events: feed.NewBook()}})
+	defer a.server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a stream would last for minutes
+	defer cancel()
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/events", nil)
+	w := httptest.NewRecorder()
+	a.server.Network().ServeHTTP(w, r)
+	if w.Code != http.StatusUnauthorized {
+		t.Errorf("the stream of a revoked key: %d %s, want %d", w.Code, w.Body, http.StatusUnauthorized)
 	}
 }

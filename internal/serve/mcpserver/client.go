@@ -63,6 +63,14 @@ func clientOf(ctx context.Context) *client {
 	return c
 }
 
+// isCut reports whether the client of a connection's context was cut off. Whatever of the client
+// outlives a request is registered first, and then ended if this reports true: Cut ends what is
+// registered by then.
+func isCut(ctx context.Context) bool {
+	c := clientOf(ctx)
+	return c != nil && c.ctx.Err() != nil
+}
+
 // addLabels adds labels to the connection.
 func (c *client) addLabels(labels []string) error {
 	if c.keep != nil && len(tool.JoinLabels(c.labels.All(), labels)) > len(c.labels.All()) {

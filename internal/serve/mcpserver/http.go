@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/tool"
 	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
@@ -101,6 +102,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.slots.Release(p.ID, 1)
 	ctx, gone := h.srv.withClient(r.Context(), p)
 	r = r.WithContext(ctx)
+	if err := identity.CheckAgain(ctx); err != nil { // Cut may have come before withClient
+		gone()
+		hangUp(w)
+		refuseRequest(w, http.StatusUnauthorized, nil, jsonrpc.CodeInvalidRequest, tool.AsError(err).Msg)
+		return
+	}
 	bounded := &writer{ResponseWriter: w, limit: h.srv.cfg.Limits.WriteTime}
 	defer bounded.finish()
 	opened := false // whether a session was opened; it outlives the request
@@ -237,6 +244,9 @@ func (h *handler) inSession(w *writer, r *http.Request, e envelope, p tool.Princ
 	w.before = func(header http.Header) { // the client may use the session as soon as it has read the header
 		if id = header.Get(sessionHeader); id != "" {
 			h.sessions.addSession(id, p, gone)
+			if isCut(r.Context()) {
+				h.sessions.closeSession(id)
+			}
 		}
 	}
 	h.srv.endpoints.endpointOf(p).overSessions.ServeHTTP(w, r)

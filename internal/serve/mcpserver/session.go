@@ -162,6 +162,15 @@ func (t *sessions) dropSession(id string) {
 	t.wg.Go(func() { t.close(id) })
 }
 
+// closeSession closes a session, if it is still open.
+func (t *sessions) closeSession(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open[id] != nil {
+		t.dropSession(id)
+	}
+}
+
 // closeAllOf closes the sessions of a principal.
 func (t *sessions) closeAllOf(owner string) {
 	t.mu.Lock()

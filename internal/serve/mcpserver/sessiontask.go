@@ -163,6 +163,9 @@ func (s taskRequests) createTask(ctx context.Context, req *mcp.CallToolRequest, 
 		t.cancel(context.Canceled)
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: notTaken}
 	}
+	if isCut(ctx) {
+		t.cancel(context.Canceled)
+	}
 	s.tasks.saveTask(k)
 	state := k.describeSessionTask()
 	state.Status, state.Reason = "working", ""
