@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // exactlyOne accepts exactly one argument. The error for a missing one describes it by name and
@@ -33,6 +35,11 @@ func atLeastOne(name, what string) cobra.PositionalArgs {
 	}
 }
 
+// oneOrTwo accepts one or two arguments. The error for a missing one describes it by name and what.
+func oneOrTwo(name, what string) cobra.PositionalArgs {
+	return cobra.MatchAll(atLeastOne(name, what), atMost(2, "two arguments"))
+}
+
 // atMost accepts up to n arguments. what describes them in errors.
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
@@ -42,6 +49,47 @@ func atMost(n int, what string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// explainFlag returns the error for the value of a flag that can't be parsed, in the words of this
+// command line.
+func explainFlag(_ *cobra.Command, err error) error {
+	var v *pflag.InvalidValueError
+	if !errors.As(err, &v) {
+		return err
+	}
+	what := ""
+	switch v.GetFlag().Value.Type() {
+	case "int", "int64":
+		what = "a whole number"
+	case "float64":
+		what = "a number"
+	case "duration":
+		what = "a duration such as 30s, 5m or 2h"
+	default:
+		return err
+	}
+	return fmt.Errorf("--%s must be %s, not %q", v.GetFlag().Name, what, shortenLine(v.GetValue(), 40))
+}
+
+// requireFlags returns an error that names the first of the flags without a value.
+func requireFlags(c *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if !c.Flags().Changed(name) {
+			return usageError("%s needs --%s: %s", commandName(c), name, firstExample(c))
+		}
+	}
+	return nil
+}
+
+// checkDurations returns an error for the first of the flags that was set to a time of 0 or less.
+func checkDurations(c *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if d, err := c.Flags().GetDuration(name); err == nil && d <= 0 && c.Flags().Changed(name) {
+			return usageError("--%s is %s: it must be more than 0", name, d)
+		}
+	}
+	return nil
 }
 
 // commandName returns a command's name without the name of the program.

@@ -95,8 +95,9 @@ var exitMeanings = []struct {
 	meaning string
 }{
 	{exitDone, "done"},
-	{exitFailed, "the program or the call failed, a comparison found a difference, or what was named does not exist"},
-	{exitUsage, "wrong usage or configuration"},
+	{exitFailed, "the program or the call failed, a comparison found a difference, or a named tool, execution or " +
+		"other object does not exist"},
+	{exitUsage, "wrong usage or configuration, such as a local file that is missing"},
 	{exitDenied, "denied, or waiting for approval"},
 	{exitUnable, "a required part failed, or is not available now: an upstream, the sandbox, the store"},
 }
@@ -147,13 +148,13 @@ func Main(p Process) int {
 	a.hangups.startHandling(cancel)
 	root := a.newRoot()
 	root.SetArgs(p.Args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
 	}
 	var f *failure
 	if !errors.As(err, &f) { // from cobra: an unknown command, argument or flag
-		f = &failure{err: usageError("%s (biplane --help lists the commands)", err), code: exitUsage}
+		f = &failure{err: usageError("%s (%s --help)", err, cmd.CommandPath()), code: exitUsage}
 	}
 	if !f.silent {
 		a.printError(f.err)
@@ -236,6 +237,7 @@ under the team's policy, on the record.`,
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
+	root.SetFlagErrorFunc(explainFlag)
 	root.SetVersionTemplate("biplane {{.Version}}\n")
 	f := root.PersistentFlags()
 	f.StringVar(&a.config, "config", "", "configuration `file` (default $BIPLANE_CONFIG, ./biplane.yaml, "+

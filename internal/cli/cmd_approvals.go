@@ -47,6 +47,9 @@ func approvalsListCommand(a *app) *cobra.Command {
 			"--limit 20 --before apr_7k3v...",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > api.MaxApprovals {
+				return usageError("--limit must be from 1 to %d, not %d", api.MaxApprovals, limit)
+			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				fair := !all && execution == "" && before == "" && !cmd.Flags().Changed("limit")
 				filter := api.ApprovalFilter{Execution: execution, All: all, Before: before, Limit: limit}

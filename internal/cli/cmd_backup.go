@@ -29,7 +29,7 @@ in $BIPLANE_KEY.
 First a checkpoint of the record is made, which biplane restore compares the restored record with.`,
 		Example: `  biplane backup monday.backup --passphrase-file secret.txt
   biplane backup monday.backup --recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p`,
-		Args: cobra.ExactArgs(1),
+		Args: exactlyOne("FILE", "the file to write"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -101,7 +101,7 @@ Programs that ran at the time of the backup end as interrupted with the next sta
 afterwards is unknown.`,
 		Example: `  biplane restore monday.backup --passphrase-file secret.txt
   biplane restore monday.backup --identity key.txt --data-dir /srv/biplane`,
-		Args: cobra.ExactArgs(1),
+		Args: exactlyOne("FILE", "a file that biplane backup has written"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err

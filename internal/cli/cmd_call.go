@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/tool"
 )
 
 func callCommand(a *app) *cobra.Command {
@@ -49,6 +50,10 @@ input.`,
 				t, err := client.Tool(ctx, args[0])
 				if err != nil {
 					return err
+				}
+				if strings.HasPrefix(t.Path, tool.Own+".") {
+					return usageError("call: %s is a tool of Biplane itself, for agents: "+
+						"biplane run runs programs, and biplane tools search finds tools", t.Path)
 				}
 				return a.runRequest(ctx, client, api.RunRequest{Code: t.Path + "(" + arguments + ")", Session: session,
 					Language: "javascript", TimeoutSeconds: timeout.Seconds(), Tokens: output != "table"}, output)

@@ -96,7 +96,7 @@ func (a *app) checkNames(ctx context.Context, s *config.Config) ([]string, error
 	}
 	lines, err := daemon.CheckNames(ctx, s, folder)
 	if err != nil {
-		lines = []string{"names of tools could not be checked: " + err.Error()}
+		lines = []string{"the names of tools could not be checked: " + err.Error()}
 	}
 	return lines, nil
 }
@@ -126,8 +126,12 @@ func (a *app) checkTable(w io.Writer, r checkReport, s *config.Config) {
 	case r.File == "":
 		fmt.Fprintln(w, "no configuration: there are no upstream tools")
 	default:
-		fmt.Fprintf(w, "%s is good: %s, mode %s, policy %s\n", r.File, text.Count(len(s.Servers), "MCP server"),
-			s.Mode, s.Policy)
+		others := ""
+		if len(s.APIs) > 0 {
+			others = ", " + text.Count(len(s.APIs), "other upstream")
+		}
+		fmt.Fprintf(w, "%s is good: %s%s, mode %s, policy %s\n", r.File, text.Count(len(s.Servers), "MCP server"),
+			others, s.Mode, s.Policy)
 	}
 }
 

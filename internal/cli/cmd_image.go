@@ -78,6 +78,11 @@ The finished image replaces one of the same name. Sandboxes that run keep the ol
 			if err := checkOutput(output); err != nil {
 				return err
 			}
+			for _, name := range []string{"python", "node", "packages", "oci"} {
+				if from.Sandbox != "" && cmd.Flags().Changed(name) {
+					return usageError("--from copies the packages of a sandbox: it can't be combined with --%s", name)
+				}
+			}
 			i, err := buildImage(cmd.Context(), a, args[0], content, from)
 			if err != nil {
 				return err
@@ -92,9 +97,6 @@ The finished image replaces one of the same name. Sandboxes that run keep the ol
 	f.StringVar(&content.OCI, "oci", "", "the `path` of an OCI layout or archive")
 	f.StringVar(&from.Sandbox, "from", "", "a `sandbox` of your own whose packages are copied")
 	f.BoolVar(&from.Untrusted, "untrusted", false, "permit untrusted data in the sandbox")
-	for _, name := range []string{"python", "node", "packages", "oci"} {
-		c.MarkFlagsMutuallyExclusive("from", name)
-	}
 	addOutput(c, &output)
 	return c
 }

@@ -135,6 +135,6 @@ func (p logPrinter) printStderr(ctx context.Context, name string) error {
 			}
 		})
 	}
-	return &api.Error{Kind: api.NotFound, Message: fmt.Sprintf("no upstream %q: there are %s", name,
+	return &api.Error{Kind: api.NotFound, Message: fmt.Sprintf("no upstream %q: the configuration has %s", name,
 		strings.Join(names, ", "))}
 }

@@ -268,7 +268,7 @@ func policyExplainCommand(a *app) *cobra.Command {
   biplane policy explain write '{"path": "workspace/data.csv"}'
   biplane policy explain mail.send --reveal email
   biplane policy explain biplane.fetch '{"url": "https://api.example.com/"}'`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: oneOrTwo("TOOL", "the path of a tool"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			q.Tool = args[0]
 			if len(args) > 1 {

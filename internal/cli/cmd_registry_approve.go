@@ -30,6 +30,9 @@ arguments that the description lists, unless --arguments is any.`,
   biplane registry sign approved.json --key team.key`,
 		Args: exactlyOne("NAME", "the name of a server"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := requireFlags(cmd, "from", "list"); err != nil {
+				return err
+			}
 			if from == "list" || from == "" {
 				return usageError("--from is public, the address of a registry, or a file with a server.json")
 			}
@@ -76,8 +79,6 @@ arguments that the description lists, unless --arguments is any.`,
 	f.StringVar(&versions, "versions", "", "approve a `range` of versions, such as '^1.2.0' or '>=1.2.0 <3.0.0'")
 	f.StringVar(&arguments, "arguments", "", "which arguments are approved: listed or any (default listed)")
 	completeWords(c, "arguments", "listed", "any")
-	_ = c.MarkFlagRequired("list")
-	_ = c.MarkFlagRequired("from")
 	addOutput(c, &output)
 	return c
 }

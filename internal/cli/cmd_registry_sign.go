@@ -27,7 +27,10 @@ Biplane refuses a list that is older than the last one that it accepted, or that
 same version. Valid signatures of other keys are kept.`,
 		Example: "  biplane registry sign approved.json --key team.key",
 		Args:    exactlyOne("FILE", "a list of approved servers"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := requireFlags(cmd, "key"); err != nil {
+				return err
+			}
 			private, err := registry.LoadKey(key)
 			if err != nil {
 				return usageError("%s", err)
@@ -53,7 +56,6 @@ same version. Valid signatures of other keys are kept.`,
 		},
 	}
 	c.Flags().StringVar(&key, "key", "", "the `file` with the private key")
-	_ = c.MarkFlagRequired("key")
 	addOutput(c, &output)
 	return c
 }
@@ -89,7 +91,7 @@ key for the configuration (registry.key). Keep the private key where the list is
 				return &api.Error{Kind: api.Conflict,
 					Message: fmt.Sprintf("%s exists and was not changed: choose another file", args[0])}
 			} else if err != nil {
-				return err
+				return usageError("the private key can't be written: %s", err)
 			}
 			_, err = f.Write(private)
 			if err = errors.Join(err, f.Close()); err != nil {

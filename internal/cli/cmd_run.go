@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -163,6 +164,8 @@ func (a *app) readProgram(ctx context.Context, args []string, req *api.RunReques
 	switch {
 	case ctx.Err() != nil:
 		return &api.Error{Kind: api.Canceled, Message: "canceled"}
+	case errors.Is(err, syscall.EISDIR):
+		return usageError("program: %s is a folder: name a file", name)
 	case err != nil:
 		return usageError("program: %s: %v", name, err)
 	}

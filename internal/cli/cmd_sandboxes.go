@@ -126,8 +126,11 @@ func sandboxesCreateCommand(a *app) *cobra.Command {
 		Example: `  biplane sandboxes create work
   biplane sandboxes create --ttl 8h --idle 1h
   biplane sandboxes create fetcher --network`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMost(1, "one NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkDurations(cmd, "ttl", "idle"); err != nil {
+				return err
+			}
 			r.TTLSeconds, r.IdleSeconds, r.StandbySeconds = ttl.Seconds(), idle.Seconds(), standby.Seconds()
 			if len(args) > 0 {
 				r.Name = args[0]
@@ -163,8 +166,11 @@ it.`,
 		Example: `  biplane sandboxes exec work -- ls -l
   biplane sandboxes exec work --background -- python3 -m http.server 8000
   echo 'print(6 * 7)' | biplane sandboxes exec work --input -- python3 -`,
-		Args: cobra.MinimumNArgs(2),
+		Args: nameAndProgram,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkDurations(cmd, "timeout"); err != nil {
+				return err
+			}
 			o.Argv, o.TimeoutSeconds = args[1:], timeout.Seconds()
 			if interactive {
 				in, err := io.ReadAll(io.LimitReader(a.readInput(cmd.Context()), 1<<20))
@@ -200,6 +206,14 @@ it.`,
 	return c
 }
 
+// nameAndProgram accepts the name of a sandbox and a command.
+func nameAndProgram(c *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return fmt.Errorf("%s needs PROGRAM, the command to run: %s", commandName(c), firstExample(c))
+	}
+	return atLeastOne("NAME", "the name of a sandbox")(c, args)
+}
+
 // exitLike returns the failure of a command that did not exit with 0.
 func exitLike(e *api.SandboxExit) error {
 	switch {
@@ -220,7 +234,7 @@ func sandboxesLogsCommand(a *app) *cobra.Command {
 		Use:     "logs NAME [PROCESS]",
 		Short:   "Print the output of a background process, or list these processes",
 		Example: "  biplane sandboxes logs work\n  biplane sandboxes logs work 1 --follow",
-		Args:    cobra.RangeArgs(1, 2),
+		Args:    oneOrTwo("NAME", "the name of a sandbox"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
 				client := c.OwnSandboxes()
@@ -233,7 +247,7 @@ func sandboxesLogsCommand(a *app) *cobra.Command {
 				}
 				n, err := strconv.Atoi(args[1])
 				if err != nil {
-					return usageError("logs: PROCESS %q is a number", args[1])
+					return usageError("logs: PROCESS must be a number, not %q", args[1])
 				}
 				return printProcessLog(ctx, a.Out, client, args[0], n, offset, follow)
 			})

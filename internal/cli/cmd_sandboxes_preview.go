@@ -24,7 +24,7 @@ Pages must use relative addresses.`,
 		Example: `  biplane sandboxes exec work --background -- python3 -m http.server 8000
   biplane sandboxes preview work
   biplane sandboxes preview work 8000 --expires 15m`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: oneOrTwo("NAME", "the name of a sandbox"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
 				client := c.OwnSandboxes()
@@ -36,8 +36,8 @@ Pages must use relative addresses.`,
 					return a.printOutput(output, v.Ports, func(w io.Writer) { tableOfPorts(w, v.Ports) })
 				}
 				port, err := strconv.Atoi(args[1])
-				if err != nil {
-					return usageError("preview: PORT %q is a number", args[1])
+				if err != nil || port < 1 || port > 65535 {
+					return usageError("preview: PORT must be from 1 to 65535, not %q", args[1])
 				}
 				v, err := client.UseSandbox(ctx, args[0], "preview", api.SandboxOperation{Port: port,
 					ExpiresSeconds: expires.Seconds()})

@@ -304,7 +304,9 @@ func writeWhole(path string, mode fs.FileMode, write func(io.Writer) error) (int
 		return &api.Error{Kind: api.Unavailable, Message: "write " + path + ": " + err.Error()}
 	}
 	f, err := atomicfile.Create(path, mode)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, usageError("write %s: there is no folder %s: create it first", path, filepath.Dir(path))
+	} else if err != nil {
 		return 0, unable(err)
 	}
 	defer f.Discard()

@@ -137,6 +137,12 @@ func pickClaims(upstreams []api.Upstream, upstream string, names []string) (out 
 		}
 		found := slices.DeleteFunc(slices.Clone(waiting), func(p pending) bool { return p.path != path })
 		if len(found) == 0 {
+			if !slices.ContainsFunc(upstreams, func(u api.Upstream) bool {
+				return strings.HasPrefix(path, u.Namespace+".") || strings.HasPrefix(path, u.Name+".")
+			}) {
+				return nil, &api.Error{Kind: api.NotFound,
+					Message: fmt.Sprintf("no tool %q: `biplane tools` lists the tools", path)}
+			}
 			return nil, &api.Error{Kind: api.Conflict, Message: fmt.Sprintf(
 				"tool %s has no weaker hint to accept, and no definition; `biplane tools` shows which tools do", path)}
 		}

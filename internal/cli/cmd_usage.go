@@ -37,6 +37,9 @@ admins and the local user of the machine see everyone's.`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if all := append(slices.Clone(outputs), "csv"); !slices.Contains(all, output) {
+				return usageError("output %q is not one of %s", output, strings.Join(all, ", "))
+			}
 			q := api.UsageQuery{By: by}
 			var err error
 			if q.From, q.To, err = usagePeriod(since, from, to, time.Now()); err != nil {

@@ -37,9 +37,8 @@ func TestCommandsPage(t *testing.T) {
 const commandsHead = `# Command line
 
 Results go to standard output, everything else to standard error. Every command that prints a list or an object accepts
-` + "`-o json` and `-o yaml`. `biplane help COMMAND` prints what follows here. `biplane completion SHELL` prints a " +
-	`script for tab
-completion.
+` + "`-o json` and `-o yaml`; without `-o`, it prints a table. `biplane help COMMAND` prints what " +
+	"follows here. `biplane\ncompletion SHELL` " + `prints a script for tab completion.
 
 | exit code | meaning |
 |---|---|
@@ -98,6 +97,13 @@ func writeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 		}
 		if kind != "" {
 			name += " " + kind
+		}
+		switch f.DefValue {
+		case "", "0", "0s", "false", "[]", "table":
+		default:
+			if !strings.Contains(about, "default") {
+				about += " (default " + strings.Trim(f.DefValue, "[]") + ")"
+			}
 		}
 		fmt.Fprintf(b, "- `%s`: %s\n", name, about)
 	})

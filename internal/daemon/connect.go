@@ -149,9 +149,9 @@ func (u *upstreams) FindUpstream(name, owner string) (*signin.Upstream, error) {
 		names = append(names, c.up.Name())
 	}
 	if len(names) == 0 {
-		names = []string{"none"}
+		return nil, tool.Errorf(tool.NotFound, "no upstream %q: the configuration has none", name)
 	}
-	return nil, tool.Errorf(tool.NotFound, "no upstream %s: there is %s", name, strings.Join(names, ", "))
+	return nil, tool.Errorf(tool.NotFound, "no upstream %q: the configuration has %s", name, strings.Join(names, ", "))
 }
 
 // findSignIn returns the upstream as owner uses it.

@@ -50,7 +50,8 @@ func CheckNames(ctx context.Context, s *config.Config, folder string) ([]string,
 	}
 	if len(unchecked) > 0 {
 		lines = append(lines, fmt.Sprintf(
-			"names of tools could not be checked of upstreams that have not listed theirs yet (%s): run biplane tools",
+			"the names of tools could not be checked for upstreams that have not listed any yet (%s): "+
+				"run biplane tools",
 			strings.Join(unchecked, ", ")))
 	}
 	return lines, nil

@@ -96,7 +96,7 @@ func ParseServer(raw []byte) (*Server, error) {
 	}
 	s := &Server{}
 	if err := json.Unmarshal(raw, s); err != nil {
-		return nil, fmt.Errorf("it is no server.json: %w", err)
+		return nil, fmt.Errorf("it is not a server.json: %w", err)
 	}
 	return s, s.checkServer()
 }

@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/text"
@@ -138,7 +139,8 @@ func (q *Query) Check() error {
 	}
 	for i, by := range q.By {
 		if !slices.Contains(Dimensions(), by) {
-			return tool.Errorf(tool.Invalid, "usage can't be grouped by %q: use %v", text.Clip(by, 60), Dimensions())
+			return tool.Errorf(tool.Invalid, "usage can't be grouped by %q: use %s", text.Clip(by, 60),
+				strings.Join(Dimensions(), ", "))
 		}
 		if slices.Contains(q.By[:i], by) {
 			return tool.Errorf(tool.Invalid, "usage by %s twice: name each grouping once", by)

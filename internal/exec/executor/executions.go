@@ -96,7 +96,7 @@ func (x *Executor) requireJournal() error {
 }
 
 func noExecution(id string) error {
-	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list names those that are kept",
+	return tool.Errorf(tool.NotFound, "no execution %q: biplane executions list shows those that are kept",
 		text.Cut(id, 80))
 }
 

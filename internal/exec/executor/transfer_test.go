@@ -83,10 +83,10 @@ func TestExportAndImport(t *testing.T) {
 	}{
 		"no passphrase":    {locked, "", "give it"},
 		"wrong passphrase": {locked, "x", "passphrase is wrong"},
-		"nothing":          {nil, "", "no exported session"},
-		"other text":       {[]byte("hello\nworld\n"), "", "no exported session"},
+		"nothing":          {nil, "", "not a session that this version can import"},
+		"other text":       {[]byte("hello\nworld\n"), "", "not a session that this version can import"},
 		"newer": {bytes.Replace(sealed, []byte("session 1"), []byte("session 2"), 1), "",
-			"no exported session"},
+			"not a session that this version can import"},
 	} {
 		if _, err := s.load("new", c.file, c.pass); kindOf(err) != tool.Invalid ||
 			!strings.Contains(err.Error(), c.want) {

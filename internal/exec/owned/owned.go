@@ -146,7 +146,21 @@ func (s *Sandboxes) checkRequest(q *Request) error {
 		return tool.Errorf(tool.Invalid, "ttl and idle must be positive, and idle at most %s (sandboxes.unused)",
 			text.Setting(l.Unused))
 	}
-	return nil
+	return s.checkImage(q.Image)
+}
+
+// checkImage returns an error if there is no image with the name. Without one, it returns nil.
+func (s *Sandboxes) checkImage(name string) error {
+	d, ok := s.cfg.Driver.(sandbox.Imager)
+	if name == "" || !ok {
+		return nil
+	}
+	all, err := d.ListImages()
+	if err == nil && !slices.ContainsFunc(all, func(i sandbox.Image) bool { return i.Name == name }) {
+		err = tool.Errorf(tool.NotFound, "there is no image %q: biplane image list shows the images, "+
+			"and biplane image build makes one", text.Clip(name, 80))
+	}
+	return err
 }
 
 // isName reports whether a sandbox may have a name. It can't be taken for an ID.

@@ -166,8 +166,8 @@ func (bs *boxes) findBox(ctx context.Context, p tool.Principal, name string) (*b
 		}
 	}
 	// Others' sandboxes get the same answer, so that no one can find IDs by trying.
-	return nil, tool.Errorf(tool.NotFound, "you have no sandbox %q: create one, or list yours",
-		text.Clip(name, 80))
+	return nil, tool.Errorf(tool.NotFound, "you have no sandbox %q: biplane sandboxes lists yours, and "+
+		"biplane sandboxes create makes one", text.Clip(name, 80))
 }
 
 // folderOf returns the folder of a sandbox's files.

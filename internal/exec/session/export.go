@@ -137,7 +137,8 @@ func (x *Exported) write(w io.Writer) error {
 const privatePart = "privacy"
 
 // errNoExport reports that a file is not an exported session.
-var errNoExport = &tool.Error{Kind: tool.Invalid, Msg: "import: this is no exported session that this version knows"}
+var errNoExport = &tool.Error{Kind: tool.Invalid, Msg: "import: the file is not a session that " +
+	"this version can import: biplane sessions export writes one"}
 
 func errUnopened(why string, err error) error {
 	return &tool.Error{Kind: tool.Invalid, Msg: "import: the file does not open: " + why, Err: err}

@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/control/audit"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -146,6 +148,10 @@ func auditQuery(r *http.Request) (audit.Query, error) {
 		Outcome: audit.Outcome(v.Get("outcome")), Effect: v.Get("effect"),
 		Before: cmp.Or(v.Get(cursorParameter), v.Get("before")),
 	}
+	if q.Before != "" && !isRecordID(q.Before) {
+		return q, tool.Errorf(tool.NotFound, "no record %q: omit before to list from the newest one",
+			text.Cut(q.Before, 80))
+	}
 	for name, to := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
 		if text := v.Get(name); text != "" {
 			t, err := time.Parse(time.RFC3339Nano, text)
@@ -158,6 +164,11 @@ func auditQuery(r *http.Request) (audit.Query, error) {
 	var err error
 	q.Limit, err = parseLimit(v, 0)
 	return q, err
+}
+
+// isRecordID reports whether s has the form of the id of a record.
+func isRecordID(s string) bool {
+	return len(s) == 26 && strings.Trim(s, "0123456789abcdefghjkmnpqrstvwxyz") == ""
 }
 
 // answerWith returns a function that writes v, or err if it is not nil.

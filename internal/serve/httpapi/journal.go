@@ -103,6 +103,12 @@ func (h *executionRoutes) listPage(ctx context.Context, p tool.Principal, f api.
 		if err != nil {
 			return nil, err
 		}
+		if len(part) == 0 && len(page.Executions) == 0 && f.Before != "" {
+			_, err := h.journals.Details(ctx, p, f.Before) // nothing is older, or it doesn't exist
+			if err != nil {
+				return nil, err
+			}
+		}
 		for i := range part {
 			x := &part[i]
 			switch n := len(page.Executions); {

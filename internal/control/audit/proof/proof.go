@@ -118,7 +118,7 @@ func checkOne(text, public string) (*Inclusion, error) {
 	head, checkpoint, ok := strings.Cut(text, "\n\n")
 	lines := strings.Split(head, "\n")
 	if !ok || len(lines) < 3 || lines[0] != inclusionHeader {
-		return nil, tool.Errorf(tool.Invalid, "the file is not a proof: it begins with %q", inclusionHeader)
+		return nil, tool.Errorf(tool.Invalid, "the file is not a proof: a proof begins with %q", inclusionHeader)
 	}
 	extra, isExtra := strings.CutPrefix(lines[1], "extra ")
 	leaf, err := base64.StdEncoding.DecodeString(extra)

@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"path"
@@ -8,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/biplane-dev/biplane/api"
+	"github.com/biplane-dev/biplane/internal/base/text"
+	"github.com/biplane-dev/biplane/internal/control/identity"
 	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/control/privacy"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -26,6 +29,12 @@ func (d *Desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 	}
 	if err := policy.CheckLabels(q.Labels, policy.Sources()); err != nil {
 		return nil, err
+	}
+	for _, role := range q.Principal.Roles {
+		if !slices.Contains(identity.Roles(), role) {
+			return nil, tool.Errorf(tool.Invalid, "unknown role %q: use %s", text.Cut(role, 60),
+				strings.Join(identity.Roles(), ", "))
+		}
 	}
 	for _, k := range q.Reveal {
 		if err := privacy.CheckKind(k, append(privacy.Kinds(), privacy.Field)); err != nil {
@@ -88,6 +97,9 @@ func (d *Desk) principal(p api.PolicyPrincipal) tool.Principal {
 	if p.ID == "" || p.ID == d.cfg.Local.ID {
 		who := d.cfg.Local
 		who.Client, who.Groups = p.Client, append(slices.Clone(who.Groups), p.Groups...)
+		who.Roles = append(slices.Clone(who.Roles), p.Roles...)
+		who.Scopes = append(slices.Clone(who.Scopes), p.Scopes...)
+		who.Agent = cmp.Or(p.Agent, who.Agent)
 		return who
 	}
 	return tool.Principal{ID: p.ID, Name: p.Name, Person: p.Person, Agent: p.Agent, Client: p.Client, Roles: p.Roles,

@@ -40,10 +40,10 @@ func (s *Source) withImage(caps sandbox.Capabilities, n Need) (sandbox.Capabilit
 	i := slices.IndexFunc(all, func(i sandbox.Image) bool { return i.Name == n.Image })
 	switch {
 	case i < 0 && len(all) == 0:
-		return caps, tool.Errorf(tool.Invalid, "there is no image %q, and no other: biplane image build makes one",
+		return caps, tool.Errorf(tool.NotFound, "there is no image %q, and no other: biplane image build makes one",
 			n.Image)
 	case i < 0:
-		return caps, tool.Errorf(tool.Invalid, "there is no image %q, only %s", n.Image, listNames(all))
+		return caps, tool.Errorf(tool.NotFound, "there is no image %q, only %s", n.Image, listNames(all))
 	case !all[i].Built:
 		return caps, tool.Errorf(tool.Unavailable, "image %q isn't built yet: the user can build it with biplane "+
 			"image build %s", n.Image, n.Image)

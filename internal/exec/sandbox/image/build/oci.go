@@ -80,7 +80,7 @@ func (j *job) extractLayer(ctx context.Context, img *containerImage, i int) (err
 func (j *job) openOCI(ctx context.Context) (_ *containerImage, folder io.Closer, err error) {
 	info, err := os.Stat(j.d.OCI)
 	if err != nil {
-		return nil, nil, tool.Errorf(tool.NotFound, "OCI image: %w", err)
+		return nil, nil, tool.Errorf(tool.Invalid, "the OCI image can't be read: %w", err)
 	}
 	files, folder := os.DirFS(j.d.OCI), io.NopCloser(nil)
 	if !info.IsDir() {
