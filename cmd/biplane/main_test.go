@@ -60,15 +60,16 @@ func TestMain(m *testing.M) {
 // [peers] holds if they are installed, [process] if process sandboxes can run
 // here. $PORT is a free port.
 func TestScript(t *testing.T) {
+	peers := findPeers(t) // a Setup can't skip the test
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: false,
 		RequireUniqueNames:  true,
-		Setup:               func(e *testscript.Env) error { return setup(t, e) },
+		Setup:               func(e *testscript.Env) error { return setup(t, e, peers) },
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "peers":
-				return true, nil // setup has skipped or failed the test otherwise
+				return true, nil // findPeers has skipped or failed the test otherwise
 			case "process":
 				return canRunProcesses(), nil
 			}
@@ -91,15 +92,23 @@ func canRunProcesses() bool {
 	return err == nil
 }
 
-func setup(t *testing.T, e *testscript.Env) error {
+// findPeers returns the environment variables that name Node.js and the reference servers.
+func findPeers(t *testing.T) map[string]string {
+	peers := map[string]string{"NODE": peertest.Node(t)}
+	for _, name := range []string{"everything", "filesystem", "memory"} {
+		peers[strings.ToUpper(name)] = peertest.Module(t, "@modelcontextprotocol/server-"+name+"/dist/index.js")
+	}
+	return peers
+}
+
+func setup(t *testing.T, e *testscript.Env, peers map[string]string) error {
 	e.Setenv("PORT", peertest.Port(t))
 	e.Setenv("PORT2", peertest.Port(t))
 	e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, "data"))
 	e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "userconfig"))
 	e.Setenv("HOME", e.WorkDir)
-	e.Setenv("NODE", peertest.Node(t))
-	for _, name := range []string{"everything", "filesystem", "memory"} {
-		e.Setenv(strings.ToUpper(name), peertest.Module(t, "@modelcontextprotocol/server-"+name+"/dist/index.js"))
+	for name, value := range peers {
+		e.Setenv(name, value)
 	}
 	return nil
 }
