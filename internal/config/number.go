@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/biplane-dev/biplane/internal/base/text"
 )
 
 func (r *reader) readCount(n *node, what string, low, high int64) int {
@@ -67,14 +69,25 @@ func formatSize(n int64) string {
 
 // readDuration reads a duration with a unit: "10s".
 func (r *reader) readDuration(n *node, what string, low, high time.Duration) time.Duration {
-	text := r.readText(n, what)
-	d, err := time.ParseDuration(text)
+	return r.readTime(n, what, low, high, func(d time.Duration) string {
+		if d != 0 && d%time.Hour == 0 { // without days, which this syntax doesn't have
+			return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
+		}
+		return text.Setting(d)
+	})
+}
+
+// readTime reads a duration. format formats the bounds in errors.
+func (r *reader) readTime(n *node, what string, low, high time.Duration, format func(time.Duration) string,
+) time.Duration {
+	value := r.readText(n, what)
+	d, err := time.ParseDuration(value)
 	if err != nil {
-		r.addProblem(n, "%s must be a time with a unit, like 10s or 500ms, not %q", what, clipText(text))
+		r.addProblem(n, "%s must be a time with a unit, like 10s or 500ms, not %q", what, clipText(value))
 		return low
 	}
 	if d < low || d > high {
-		r.addProblem(n, "%s must be from %s to %s, not %s", what, low, high, d)
+		r.addProblem(n, "%s must be from %s to %s, not %s", what, format(low), format(high), format(d))
 		return low
 	}
 	return d
@@ -88,5 +101,5 @@ func (r *reader) readDays(n *node, what string, low, high time.Duration) time.Du
 			m.text = (24 * v).String()
 		}
 	}
-	return r.readDuration(&m, what, low, high)
+	return r.readTime(&m, what, low, high, text.Setting)
 }

@@ -46,7 +46,7 @@ auth:
 		"client_secret: 'x${secret:A}'":   "either a text or one ${secret:NAME}",
 		"client_secret: '${secret:a b}'":  "can't be a secret's name",
 		"scopes: ['a b']":                 "invalid scope",
-		"lifetime: 1000h":                 "must be from 1m0s to 168h0m0s",
+		"lifetime: 1000h":                 "must be from 1m to 168h, not 1000h",
 		"algorithms: [none]":              `"none" is not supported`,
 		"audience: x":                     "has no key",
 		"roles: {admin: [ops]}":           "write group:NAME",
