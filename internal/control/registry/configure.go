@@ -270,7 +270,7 @@ func (b *builder) buildRemote(t *Transport) (*Definition, error) {
 		d.Type = "sse"
 	}
 	d.URL = b.fillTemplate("the address", t.URL, t.Variables)
-	// Secrets have names now, so this checks the address as it is, but for their values.
+	// Secrets are references by now, so this checks the final address, except for their values.
 	if plain := strings.ReplaceAll(references.Get().ReplaceAllString(d.URL, "x"), "$${", "${"); b.problem == nil {
 		u, err := ParseAddress(plain)
 		if err != nil {

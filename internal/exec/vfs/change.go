@@ -158,7 +158,8 @@ func (f *FS) writable(p place, exists, exclusive bool) (node, *Error) {
 	return node{file: &file{}}, nil
 }
 
-// store stores a file of the given size, made of old with data at off, if the quota allows it.
+// store writes data over the content of old, at off, and stores the result with the given size. It
+// returns an error if the quota doesn't allow it.
 func (f *FS) store(p place, old node, off int64, data []byte, size int64) *Error {
 	n := node{size: size, modified: f.cfg.Clock.Now(), file: &file{owner: f.owner}}
 	own := old.file.owner == f.owner

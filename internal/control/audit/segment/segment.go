@@ -41,7 +41,7 @@ const (
 	timeFormat = time.RFC3339Nano
 	maxHeader  = 4 << 10
 	maxBlock   = 64 << 20 // bytes of a block that is not compressed
-	// fullBody is the size of a segment's blocks, in bytes, after which it has no further ones.
+	// fullBody is the number of bytes at which a segment is full: it gets no further blocks.
 	fullBody = 16 << 20
 	// maxFile is the maximum size of a segment, in bytes: of one with only the largest blocks.
 	maxFile = (MaxLeaves/BlockLeaves)*(maxBlock+maxHeader) + maxHeader
