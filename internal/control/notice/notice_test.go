@@ -447,12 +447,55 @@ func TestReplaceRoutesTwice(t *testing.T) {
 	})
 }
 
+// TestReplaceRoutesCountsDropped replaces a channel whose queue is full. The next notice that its
+// successor sends says how many were omitted, however the replacement meets a failing one.
+func TestReplaceRoutesCountsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := notice.NewNotifier(notice.Config{Routes: []notice.Route{{Name: "a", Channel: &recordingChannel{fail: true},
+			Rate: 60}}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		work.Go(func() { n.SendNotices(ctx) })
+		add := func(count int) {
+			for range count {
+				n.AddNotice(notice.Notice{Kind: notice.Approval, Subject: "a.b", Principal: "key:ann"})
+			}
+		}
+		add(1)
+		synctest.Wait() // it is being sent, and fails
+		add(600)
+		dropped := n.ListStates()[0].Dropped
+		if dropped == 0 {
+			t.Fatal("nothing was dropped")
+		}
+		works := &recordingChannel{}
+		for _, c := range []*recordingChannel{{fail: true}, works} {
+			n.ReplaceRoutes([]notice.Route{{Name: "a", Channel: c, Rate: 60}})
+			synctest.Wait()
+		}
+		time.Sleep(time.Hour)
+		told := 0
+		works.mu.Lock()
+		for _, d := range works.dropped {
+			told += d
+		}
+		works.mu.Unlock()
+		state := n.ListStates()[0]
+		if told != state.Dropped || told < dropped || state.Sent+state.Dropped != 601 {
+			t.Errorf("%d notices were said to be omitted, %d were, %d were sent", told, state.Dropped, state.Sent)
+		}
+		cancel()
+		work.Wait()
+	})
+}
+
 // A recordingChannel records what is sent to it.
 type recordingChannel struct {
 	fail bool
 
-	mu   sync.Mutex
-	sent []string
+	mu      sync.Mutex
+	sent    []string
+	dropped []int // of each that was sent
 }
 
 func (c *recordingChannel) DescribePlace() string { return "nowhere" }
@@ -463,7 +506,7 @@ func (c *recordingChannel) SendNotice(_ context.Context, n *notice.Notice) error
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sent = append(c.sent, n.Subject)
+	c.sent, c.dropped = append(c.sent, n.Subject), append(c.dropped, n.Dropped)
 	return nil
 }
 

@@ -156,11 +156,11 @@ func (n *Notifier) AddNotice(one Notice) {
 func (r *route) addNotice(n *Notice) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.countMissed(n.Principal, n.Dropped) // what it would have said is said by the next one
+	n.Dropped = 0
 	if r.shares.Acquire(n.Principal, 1) != nil {
 		r.state.Dropped++
-		if len(r.missed) < maxWaiting {
-			r.missed[n.Principal]++
-		}
+		r.countMissed(n.Principal, 1)
 		return
 	}
 	if len(r.lines[n.Principal]) == 0 {
@@ -171,6 +171,14 @@ func (r *route) addNotice(n *Notice) {
 	select {
 	case r.wake <- struct{}{}:
 	default:
+	}
+}
+
+// countMissed adds to the dropped notices that a principal's next notice mentions. The caller holds
+// r.mu.
+func (r *route) countMissed(who string, dropped int) {
+	if _, known := r.missed[who]; dropped > 0 && (known || len(r.missed) < maxWaiting) {
+		r.missed[who] += dropped
 	}
 }
 
@@ -232,8 +240,15 @@ func (n *Notifier) moveWaiting() {
 			}
 			from.mu.Lock()
 			to.mu.Lock()
-			to.state.Sent, to.state.SentAt = to.state.Sent+from.state.Sent, from.state.SentAt
+			to.state.Sent += from.state.Sent
+			if from.state.SentAt.After(to.state.SentAt) {
+				to.state.SentAt = from.state.SentAt
+			}
 			to.state.Dropped += from.state.Dropped
+			for who, dropped := range from.missed {
+				to.countMissed(who, dropped)
+			}
+			clear(from.missed)
 			to.mu.Unlock()
 			from.mu.Unlock()
 			for one := from.nextNotice(); one != nil; one = from.nextNotice() {
@@ -282,6 +297,7 @@ func (r *route) sendPatiently(ctx context.Context, n *Notice) error {
 			r.log.Error("notice not sent", "channel", r.Name, "kind", n.Kind, "attempts", attempt, "err", err)
 			r.mu.Lock()
 			r.state.Dropped++
+			r.countMissed(n.Principal, n.Dropped)
 			r.mu.Unlock()
 			return nil
 		}
