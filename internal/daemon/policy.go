@@ -73,29 +73,31 @@ func (p *policies) CurrentVersion() string { return p.engine.Load().Version() }
 // ListRules implements desk.Rules.
 func (p *policies) ListRules() []policy.Rule { return p.settings.Load().Tools }
 
-// replaceSettings applies the policies of another configuration.
-func (p *policies) replaceSettings(s *config.Config, e *policy.Engine) error {
-	if err := p.setEngine(e); err != nil {
-		return err
-	}
+// replaceSettings applies the policies of another configuration, e, with their gateway.
+func (p *policies) replaceSettings(s *config.Config, e *policy.Engine, g *gateway.Gateway) {
+	p.engine.Store(e)
+	p.gate.Store(g)
 	p.settings.Store(s)
 	p.mu.Lock()
 	p.problem = ""
 	p.mu.Unlock()
-	return nil
 }
 
 // setEngine sets the engine in use.
 func (p *policies) setEngine(e *policy.Engine) error {
+	g, err := p.createGateway(e)
+	if err == nil {
+		p.engine.Store(e)
+		p.gate.Store(g)
+	}
+	return err
+}
+
+// createGateway returns the gateway of policies that are not in use yet.
+func (p *policies) createGateway(e *policy.Engine) (*gateway.Gateway, error) {
 	parts := p.parts
 	parts.Policy = e
-	g, err := gateway.New(parts)
-	if err != nil {
-		return err
-	}
-	p.engine.Store(e)
-	p.gate.Store(g)
-	return nil
+	return gateway.New(parts)
 }
 
 // visible returns the part of the catalog that a principal may see now.

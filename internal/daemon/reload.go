@@ -181,7 +181,8 @@ func (r *reloader) runsFolders() bool { return len(r.d.upstreams.functions.execu
 
 func isFolder(s *source) bool { return s.kind == "folders" }
 
-// replaceSettings applies policies, limits and rules of definitions.
+// replaceSettings applies policies, limits and rules of definitions. After an error, all is as
+// before: what can fail comes first.
 func (r *reloader) replaceSettings(fresh *config.Config) error {
 	next := *r.settings.Load()
 	next.Origin, next.Warnings = fresh.Origin, fresh.Warnings
@@ -197,12 +198,14 @@ func (r *reloader) replaceSettings(fresh *config.Config) error {
 	if err != nil {
 		return err
 	}
+	g, err := r.d.policies.createGateway(e)
+	if err != nil {
+		return err
+	}
 	if err := r.d.limits.SetRules(next.Limits); err != nil {
 		return err
 	}
-	if err := r.d.policies.replaceSettings(&next, e); err != nil {
-		return err
-	}
+	r.d.policies.replaceSettings(&next, e, g)
 	r.replaceNotify(fresh)
 	r.d.upstreams.pins.settings.Store(&next)
 	r.settings.Store(&next)
