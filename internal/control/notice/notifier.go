@@ -156,11 +156,11 @@ func (n *Notifier) AddNotice(one Notice) {
 func (r *route) addNotice(n *Notice) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.countMissed(n.Principal, n.Dropped) // what it would have said is said by the next one
+	r.noteOmission(n.Principal, n.Dropped) // what it would have said is said by the next one
 	n.Dropped = 0
 	if r.shares.Acquire(n.Principal, 1) != nil {
 		r.state.Dropped++
-		r.countMissed(n.Principal, 1)
+		r.noteOmission(n.Principal, 1)
 		return
 	}
 	if len(r.lines[n.Principal]) == 0 {
@@ -174,9 +174,9 @@ func (r *route) addNotice(n *Notice) {
 	}
 }
 
-// countMissed adds to the dropped notices that a principal's next notice mentions. The caller holds
+// noteOmission adds to the dropped notices that a principal's next notice mentions. The caller holds
 // r.mu.
-func (r *route) countMissed(who string, dropped int) {
+func (r *route) noteOmission(who string, dropped int) {
 	if _, known := r.missed[who]; dropped > 0 && (known || len(r.missed) < maxWaiting) {
 		r.missed[who] += dropped
 	}
@@ -246,7 +246,7 @@ func (n *Notifier) moveWaiting() {
 			}
 			to.state.Dropped += from.state.Dropped
 			for who, dropped := range from.missed {
-				to.countMissed(who, dropped)
+				to.noteOmission(who, dropped)
 			}
 			clear(from.missed)
 			to.mu.Unlock()
@@ -297,7 +297,7 @@ func (r *route) sendPatiently(ctx context.Context, n *Notice) error {
 			r.log.Error("notice not sent", "channel", r.Name, "kind", n.Kind, "attempts", attempt, "err", err)
 			r.mu.Lock()
 			r.state.Dropped++
-			r.countMissed(n.Principal, n.Dropped)
+			r.noteOmission(n.Principal, n.Dropped)
 			r.mu.Unlock()
 			return nil
 		}
