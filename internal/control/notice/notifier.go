@@ -174,8 +174,8 @@ func (r *route) addNotice(n *Notice) {
 	}
 }
 
-// noteOmission adds to the dropped notices that a principal's next notice mentions. The caller holds
-// r.mu.
+// noteOmission adds to the dropped notices that a principal's next notice mentions. The caller
+// holds r.mu.
 func (r *route) noteOmission(who string, dropped int) {
 	if _, known := r.missed[who]; dropped > 0 && (known || len(r.missed) < maxWaiting) {
 		r.missed[who] += dropped
