@@ -2,15 +2,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -357,100 +353,4 @@ func sandboxesEndCommand(a *app) *cobra.Command {
 		},
 	}
 	return c
-}
-
-func sandboxesCopyCommand(a *app) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "cp FROM TO",
-		Short: "Copy a file into a sandbox or out of it",
-		Long: `One of the two is NAME:PATH, a file of a sandbox. The other is a file here, or - for standard input or
-output.`,
-		Example: `  biplane sandboxes cp data.csv work:data.csv
-  biplane sandboxes cp work:/tmp/out.png out.png`,
-		Args: exactlyTwo("FROM", "TO", "one of which is NAME:PATH"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			from, in := splitPlace(args[0])
-			to, out := splitPlace(args[1])
-			if (from == "") == (to == "") {
-				return usageError("cp: one of FROM and TO is NAME:PATH: biplane sandboxes cp data.csv work:data.csv")
-			}
-			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
-				client := c.OwnSandboxes()
-				if to != "" {
-					if strings.HasSuffix(out, "/") || out == "" {
-						out = path.Join(out, path.Base(in))
-					}
-					return copyIn(ctx, client, a.readInput(ctx), in, to, out)
-				}
-				if out == "-" {
-					return copyOut(ctx, client, from, in, a.Out)
-				}
-				_, err := writeWhole(out, 0o644, func(w io.Writer) error { return copyOut(ctx, client, from, in, w) })
-				return err
-			})
-		},
-	}
-	return c
-}
-
-// splitPlace splits NAME:PATH. name is empty for a file here.
-func splitPlace(arg string) (name, file string) {
-	name, file, ok := strings.Cut(arg, ":")
-	if !ok || strings.ContainsRune(name, '/') {
-		return "", arg
-	}
-	return name, file
-}
-
-// copyPart is how many bytes are copied at once.
-const copyPart = 1 << 20
-
-// copyIn copies a file, or in if it is -, into a sandbox.
-func copyIn(ctx context.Context, client api.SandboxClient, in io.Reader, file, name, to string) error {
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return usageError("cp: %v", err)
-		}
-		defer f.Close()
-		in = f
-	}
-	buf := make([]byte, copyPart)
-	for first := true; ; first = false {
-		n, err := io.ReadFull(in, buf)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return usageError("cp: read %s: %v", file, err)
-		}
-		if n > 0 || first {
-			o := api.SandboxOperation{Path: to, Base64: buf[:n], Append: !first}
-			if _, err := client.UseSandbox(ctx, name, "write", o); err != nil {
-				return err
-			}
-		}
-		if err != nil {
-			return nil
-		}
-	}
-}
-
-// copyOut copies a file of a sandbox.
-func copyOut(ctx context.Context, client api.SandboxClient, name, file string, w io.Writer) error {
-	for offset := int64(0); ; {
-		o := api.SandboxOperation{Path: file, Offset: &offset, Length: copyPart}
-		v, err := client.UseSandbox(ctx, name, "read", o)
-		if err != nil {
-			return err
-		}
-		data := v.Base64
-		if data == nil && utf8.ValidString(v.Text) {
-			data = []byte(v.Text)
-		}
-		if len(data) == 0 {
-			return nil
-		}
-		if _, err := w.Write(data); err != nil {
-			return err
-		}
-		offset = v.Offset
-	}
 }
