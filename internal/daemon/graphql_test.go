@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/biplane-dev/biplane/api"
 )
@@ -78,5 +79,51 @@ func TestAPIsBehindTheDoor(t *testing.T) {
 	}
 	if n := mutations.Load(); n != 0 {
 		t.Errorf("%d mutations were sent, want none", n)
+	}
+}
+
+// TestExplainGraphQL checks that the explanation of a GraphQL call is what the door decides by its
+// document. Renamed fields are denied where policy removes fields.
+func TestExplainGraphQL(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"data":{"stock":7}}`)
+	}))
+	t.Cleanup(s.Close)
+	dir := withPolicies(t, `
+		permit (principal, action == Action::"execute", resource);
+		@id("reads") @redact("price") permit (principal, action == Action::"call", resource)
+		when { resource.readOnly };`)
+	if err := os.WriteFile(filepath.Join(dir, "shop.graphql"),
+		[]byte("type Query { stock: Int price: Int } type Mutation { sell: Boolean }"), 0o600); err != nil {
+		t.Fatalf("write the schema: %v", err)
+	}
+	d, _ := run(t, dir, "policy: ./policies\ngraphql: { shop: { url: '"+s.URL+"', schema: ./shop.graphql } }\n")
+	for document, want := range map[string]struct{ effect, reason, change string }{
+		"{ stock }":         {"allow", "", ""},
+		"{ cost: price }":   {"deny", "use no aliases", "it would be permitted if the call renamed no fields"},
+		"mutation { sell }": {"deny", "", ""},
+	} {
+		args, err := json.Marshal(map[string]string{"query": document})
+		if err != nil {
+			t.Fatalf("Marshal: %v", err)
+		}
+		x, err := d.Client().Policies().Explain(t.Context(), api.PolicyQuestion{Tool: "shop.query", Arguments: args})
+		if err != nil || x.Effect != want.effect || !strings.Contains(x.Reason, want.reason) || !x.Shown ||
+			!strings.Contains(x.Change, want.change) {
+			t.Errorf("%s is explained as %+v, %v, want %+v", document, x, err, want)
+		}
+		code := fmt.Sprintf("return await shop.query(%s).then(() => 'allow', (e) => e.kind)", args)
+		e, err := d.Client().Run(t.Context(), api.RunRequest{Code: code})
+		got := map[string]string{`"allow"`: "allow", `"denied"`: "deny"}
+		if err != nil || got[string(e.Value)] != want.effect {
+			t.Errorf("%s: the door decides %s, %v, want %s", document, e.Value, err, want.effect)
+		}
+	}
+	since := time.Now().Add(-time.Hour)
+	r, err := d.Client().Policies().Replay(t.Context(), api.PolicyReplayRequest{Since: since})
+	if err != nil || len(r.Changed) != 0 {
+		t.Errorf("the same policies would change %+v, %v, want nothing", r, err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/biplane-dev/biplane/internal/control/policy"
 	"github.com/biplane-dev/biplane/internal/tool"
@@ -37,17 +36,7 @@ func (g *Gateway) decide(r policy.Request) policy.Decision {
 	if d, barred := g.explainBar(r.Principal, r.Tool); barred {
 		return d
 	}
-	if t := r.Tool.RequiredTool(); t != nil && !g.cfg.Policy.Sight(r.Principal, time.Time{}).Shows(t) {
-		return policy.Decision{Effect: policy.Deny, Policy: "required",
-			Reason: r.Tool.Path() + " is for callers that may call " + t.Path()}
-	}
-	d := g.cfg.Policy.Decide(r)
-	if len(d.Redact) > 0 && d.Effect != policy.Deny && r.Tool.Judge != nil &&
-		r.Tool.Judge.RenamesFields(r.Arguments) {
-		return policy.Decision{Effect: policy.Deny, Policy: d.Policy, Version: d.Version,
-			Reason: "policy leaves fields out of what " + r.Tool.Path() + " returns, by their names: use no aliases"}
-	}
-	return d
+	return g.cfg.Policy.DecideCall(r)
 }
 
 // DecideProgram decides again on a call of execute, once the review has found faults in its

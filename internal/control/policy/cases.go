@@ -202,7 +202,8 @@ func (c *caseRun) runStep(line string) (got string, decides bool, err error) {
 			return "no", true, nil
 		}
 		r.Arguments = json.RawMessage(args)
-		return c.engine.Decide(r).formatDecision(), true, nil
+		r.Tool = r.Tool.ForCall(r.Arguments)
+		return c.engine.DecideCall(r).formatDecision(), true, nil
 	case revealAction:
 		path, kinds, _ := strings.Cut(rest, " ")
 		r := c.request

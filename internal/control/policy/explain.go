@@ -32,8 +32,18 @@ type Trace struct {
 	parts   []string // all parts
 }
 
-// Explain decides r, and explains the decision.
+// Explain decides r, as DecideCall does, and explains the decision.
 func (e *Engine) Explain(r Request) Explanation {
+	x := e.explainPolicies(r)
+	if bar, barred := e.barCall(r, x.Decision); barred {
+		x.Change = describeBar(r.Tool, x.Decision)
+		x.Decision = bar
+	}
+	return x
+}
+
+// explainPolicies decides r by the policies alone, and explains that.
+func (e *Engine) explainPolicies(r Request) Explanation {
 	x := Explanation{Decision: e.Decide(r)}
 	if r.File == nil && (r.Tool == nil || isOwn(r.Tool)) || len(r.Kinds) > 0 &&
 		(r.Tool == nil || r.Tool.Upstream == tool.Own) {

@@ -48,12 +48,14 @@ func (d *Desk) Explain(ctx context.Context, q api.PolicyQuestion) (*api.PolicyAn
 	if q.Program {
 		r.Parent = "ex_question"
 	}
+	shown := r.File != nil || e.Shows(r)
+	r.Tool = r.Tool.ForCall(r.Arguments)
 	x := e.Explain(r)
 	a := &api.PolicyAnswer{
 		Tool: about, Effect: string(x.Decision.Effect), Policy: x.Decision.Policy, Version: x.Decision.Version,
 		Reason:    x.Decision.Reason,
 		Approvers: x.Decision.Approvers, Tier: x.Decision.Grant.Tier.String(), Limits: x.Decision.Limits(),
-		Shown: r.File != nil || e.Shows(r), Change: x.Change, Policies: []api.PolicyTrace{},
+		Shown: shown, Change: x.Change, Policies: []api.PolicyTrace{},
 	}
 	for _, t := range x.Policies {
 		w := api.PolicyTrace{ID: t.ID, File: t.File, Line: t.Line, Effect: "permit", Holds: t.Holds,

@@ -82,7 +82,8 @@ func (p *replaying) record(ctx context.Context, r *audit.Record) error {
 		p.unknown[why].Calls++
 		return nil
 	}
-	now := p.engine.Decide(*q)
+	q.Tool = q.Tool.ForCall(q.Arguments)
+	now := p.engine.DecideCall(*q)
 	if string(now.Effect) == r.Decision.Effect {
 		p.out.Same++
 		return nil
@@ -127,18 +128,22 @@ func (p *replaying) request(ctx context.Context, r *audit.Record) (_ *policy.Req
 		q.Principal = p.cfg.Local
 		q.Principal.Client = r.Client
 	}
-	if !p.looks.Arguments || r.Arguments.Size == 0 {
+	if !p.looks.Arguments && t.Tool.Judge == nil || r.Arguments.Size == 0 {
 		return q, "", nil
 	}
+	who := "the policies look"
+	if !p.looks.Arguments {
+		who = "decisions on this tool look"
+	}
 	if r.Arguments.Kept == "" {
-		return nil, "the policies look at arguments, and the record didn't keep them", nil
+		return nil, who + " at arguments, and the record didn't keep them", nil
 	}
 	if r.Arguments.Kept != r.Arguments.Digest {
-		return nil, "the policies look at arguments, and the record kept them only in part", nil
+		return nil, who + " at arguments, and the record kept them only in part", nil
 	}
 	data, err := p.cfg.Audit.Kept(ctx, r.Seq, r.Arguments.Kept)
 	if tool.AsError(err) != nil && tool.AsError(err).Kind == tool.NotFound || err == nil && data == nil {
-		return nil, "the policies look at arguments, and the record has thrown them away", nil
+		return nil, who + " at arguments, and the record has thrown them away", nil
 	}
 	q.Arguments = json.RawMessage(data)
 	return q, "", err
