@@ -381,8 +381,8 @@ func (a *app) attachedUntil(ctx context.Context, runs bool, first *api.RunReques
 	stop()
 	if runs && ctx.Err() == nil { // otherwise f's program was interrupted too, and is stopped
 		at.Settle(ctx, func(n int) {
-			fmt.Fprintf(a.Err, "biplane: waiting for %s that resumed when this process started; if interrupted, they "+
-				"resume later\n", text.Count(n, "execution"))
+			fmt.Fprintf(a.Err, "biplane: waiting for %s that resumed when this process started; what is "+
+				"interrupted resumes later\n", text.Count(n, "execution"))
 		})
 	}
 	if settled != nil {

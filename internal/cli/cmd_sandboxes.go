@@ -178,11 +178,7 @@ it.`,
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
 				client := c.OwnSandboxes()
 				if background {
-					v, err := client.UseSandbox(ctx, args[0], "start", o)
-					if err == nil {
-						fmt.Fprintf(a.Out, "process %d\n", v.Process.ID)
-					}
-					return err
+					return a.startProcess(ctx, c, args[0], o)
 				}
 				v, err := client.RunInSandbox(ctx, args[0], o, a.Out, a.Err)
 				if err != nil {
@@ -200,6 +196,20 @@ it.`,
 	c.Flags().BoolVar(&background, "background", false, "start it in the background")
 	c.Flags().BoolVar(&interactive, "input", false, "pass standard input on, at most 1 MiB")
 	return c
+}
+
+// startProcess starts a background process, and warns if it ends with this command.
+func (a *app) startProcess(ctx context.Context, c *api.Client, name string, o api.SandboxOperation) error {
+	v, err := c.OwnSandboxes().UseSandbox(ctx, name, "start", o)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "process %d\n", v.Process.ID)
+	s, err := c.Status(ctx)
+	if err == nil && isThisProcess(s) {
+		fmt.Fprintln(a.Err, "biplane: the process ends with this command: run biplane serve first to keep it")
+	}
+	return err
 }
 
 // nameAndProgram accepts the name of a sandbox and a command.
