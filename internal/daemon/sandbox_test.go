@@ -20,6 +20,10 @@ unless { resource == Tool::"biplane.sandbox_remove" };`
 func TestSandboxServer(t *testing.T) {
 	t.Parallel()
 	r := newProcessRig(t, inSandboxes)
+	report, err := r.d.Client().Policies().Check(t.Context(), nil)
+	if err != nil || len(report.Problems) > 0 {
+		t.Errorf("Check: %+v, %v; want no problems with the names of tools of sandboxes", report, err)
+	}
 	box, err := r.d.Client().OwnSandboxes().CreateSandbox(t.Context(), api.OwnSandboxRequest{Name: "work"})
 	if err != nil {
 		t.Fatalf("CreateSandbox: %v", err)

@@ -123,7 +123,13 @@ func (d *Desk) Check(ctx context.Context, files []api.PolicyFile) (*api.PolicyRe
 	for _, u := range d.cfg.Catalog.View().Upstreams() {
 		names = append(names, u.Name)
 	}
-	problems, warnings := e.Check(tools, policy.WithoutTools(names, tools)...)
+	unlisted := policy.WithoutTools(names, tools)
+	for _, e := range d.cfg.Catalog.View().AllEntries() {
+		if tool.UsesSandbox(e.Tool) { // only their names are checked
+			tools = append(tools, &tool.Tool{Upstream: e.Tool.Upstream, Name: e.Tool.Name})
+		}
+	}
+	problems, warnings := e.Check(tools, unlisted...)
 	if d.cfg.Keys != nil {
 		warnings = append(warnings, e.CheckPeople(people{d.cfg.SignIn, d.cfg.Keys.List(), d.cfg.Local.ID})...)
 	}
