@@ -178,7 +178,7 @@ it.`,
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
 				client := c.OwnSandboxes()
 				if background {
-					return a.startProcess(ctx, c, args[0], o)
+					return startProcess(ctx, a, c, args[0], o)
 				}
 				v, err := client.RunInSandbox(ctx, args[0], o, a.Out, a.Err)
 				if err != nil {
@@ -199,7 +199,7 @@ it.`,
 }
 
 // startProcess starts a background process, and warns if it ends with this command.
-func (a *app) startProcess(ctx context.Context, c *api.Client, name string, o api.SandboxOperation) error {
+func startProcess(ctx context.Context, a *app, c *api.Client, name string, o api.SandboxOperation) error {
 	v, err := c.OwnSandboxes().UseSandbox(ctx, name, "start", o)
 	if err != nil {
 		return err
