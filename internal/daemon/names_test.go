@@ -56,12 +56,12 @@ mcpServers:
 		}
 	}
 	nowhere := `unknown entity Upstream::"pear": did you mean "peer"? (as last listed)`
-	checked("have not listed theirs yet (peer, shut, down): run biplane tools", `unknown entity Upstream::"pear"`)
+	checked("have not listed any yet (peer, shut, down): run biplane tools", `unknown entity Upstream::"pear"`)
 	d, stop := run(t, dir, text)
 	if _, err := d.Client().Upstreams(t.Context()); err != nil {
 		t.Fatalf("Upstreams: %v", err)
 	}
-	want := []string{"have not listed theirs yet (down): run biplane tools", nowhere,
+	want := []string{"have not listed any yet (down): run biplane tools", nowhere,
 		`unknown entity Tool::"peer.ech": did you mean "peer.echo"? (as last listed)`,
 		`mcpServers.peer names the unknown tool "ecko": did you mean "echo"? (as last listed)`,
 		`tools has the pattern "peer.ecko", which matches no tool: did you mean "peer.echo"?`,

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,5 +173,33 @@ func TestArgumentsAsSent(t *testing.T) {
 	if got, short := indentArguments([]byte(`"` + strings.Repeat("\u200b", maxShown/5) + `"`)); !short ||
 		len(got) > maxShown {
 		t.Errorf("%d bytes, cut: %v", len(got), short)
+	}
+}
+
+// A flood is a list of pending requests, newest first.
+type flood struct {
+	fake
+	all []approval.Request
+}
+
+func (f *flood) List(_ context.Context, q approval.Query) ([]approval.Request, error) {
+	from := slices.IndexFunc(f.all, func(r approval.Request) bool { return r.ID == q.Before }) + 1
+	return f.all[from:min(len(f.all), from+q.Max())], nil
+}
+
+// TestManyRequestsHideNoOthers checks that the page shows a request although more newer ones of
+// other principals are pending than it has room for.
+func TestManyRequestsHideNoOthers(t *testing.T) {
+	f := &flood{}
+	for i := range 2 * maxRequests {
+		f.all = append(f.all, approval.Request{ID: fmt.Sprintf("apr_%d", i), Tool: "a.b", Arguments: []byte("{}"),
+			Principal: fmt.Sprintf("key:eve%d", i%20), State: approval.Pending})
+	}
+	f.all = append(f.all, approval.Request{ID: "apr_old", Tool: "a.b", Arguments: []byte("{}"), Principal: "key:bob",
+		State: approval.Pending})
+	w := get(New(Config{Approvals: f}).Handler(everybody), "/approvals")
+	if rows := strings.Count(w.Body.String(), `href="/approvals/apr_`); w.Code != http.StatusOK ||
+		!strings.Contains(w.Body.String(), "apr_old") || rows < maxRequests || rows > maxRequests+1 {
+		t.Errorf("status %d with %d links to requests, want 200 with %d, and the oldest one", w.Code, rows, maxRequests)
 	}
 }
