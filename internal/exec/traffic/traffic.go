@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -141,21 +142,17 @@ func (t *Traffic) removeConnection(c *connection) {
 func (t *Traffic) checkAgain() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.checkConnections(nil, errNoLonger)
+	t.checkConnections(nil, whyNoLonger)
 	if t.tick != nil {
 		t.tick.Reset(t.cfg.CheckEach)
 	}
 }
 
-// errNoLonger is the error of a connection that is no longer permitted.
-var errNoLonger = &tool.Error{Kind: tool.Denied,
-	Msg: "a connection was closed: it is no longer permitted; see the policies, and " +
-		"the key of the sandbox's last user"}
-
-// errNewLabels is the error of a connection that policy doesn't permit with new labels.
-var errNewLabels = &tool.Error{Kind: tool.Denied,
-	Msg: "a connection was closed: the sandbox has received data with labels with " +
-		"which policy doesn't permit it"}
+// Why connections are closed.
+const (
+	whyNoLonger  = "it is no longer permitted; see the policies, and the key of the sandbox's last user"
+	whyNewLabels = "the sandbox has received data with labels with which policy doesn't permit it"
+)
 
 // AddLabels adds labels to those of the sandbox's data, before it receives data that has them. If
 // there are more than before, it ends the connections under way that are no longer permitted: the
@@ -173,20 +170,31 @@ func (t *Traffic) addLabels(ctx context.Context, labels []string, from *connecti
 	defer t.mu.Unlock()
 	more, err := t.cfg.Owner.KeepLabels(ctx, labels)
 	if more {
-		t.checkConnections(from, errNewLabels)
+		t.checkConnections(from, whyNewLabels)
 	}
 	return err
 }
 
 // checkConnections ends the connections under way that are no longer permitted, except one. The
 // caller holds mu.
-func (t *Traffic) checkConnections(except *connection, why *tool.Error) {
+func (t *Traffic) checkConnections(except *connection, why string) {
 	for c := range t.open {
 		if c != except && !t.cfg.Hosts.PermitsConnection(t.newCall(c.name, c.arguments)) {
-			c.cancel(why)
-			t.AddNote("network: " + why.Msg)
+			err := tool.Errorf(tool.Denied, "the connection to %s was closed: %s", c.nameHost(), why)
+			c.cancel(err)
+			t.AddNote("network: " + tool.AsError(err).Msg)
 		}
 	}
+}
+
+// nameHost returns the host and port of a connection, as far as its URL has them.
+func (c *connection) nameHost() string {
+	var a struct{ URL string }
+	_ = json.Unmarshal(c.arguments, &a) // the caller's own
+	if u, err := url.Parse(a.URL); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return "a host"
 }
 
 // OnRemark implements tool.Observer.

@@ -53,7 +53,7 @@ func TestNoLongerPermitted(t *testing.T) {
 		ended := make(chan error)
 		for range 3 {
 			go func() {
-				_, err := n.CallNetwork(t.Context(), "connect", json.RawMessage(`{}`))
+				_, err := n.CallNetwork(t.Context(), "connect", json.RawMessage(`{"url":"https://a.test:8443/"}`))
 				ended <- err
 			}()
 			<-o.open
@@ -67,7 +67,7 @@ func TestNoLongerPermitted(t *testing.T) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.notes) == 0 || !strings.HasPrefix(o.notes[0], "network: a connection was closed") {
+	if len(o.notes) == 0 || !strings.HasPrefix(o.notes[0], "network: the connection to a.test:8443 was closed: ") {
 		t.Errorf("the notes are %q", o.notes)
 	}
 }
