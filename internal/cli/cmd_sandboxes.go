@@ -32,8 +32,8 @@ started them: run "biplane serve" to keep them. Its files stay until it is ended
 	c.RunE = list.RunE
 	c.Flags().AddFlagSet(list.Flags())
 	c.AddCommand(list, sandboxesShowCommand(a), sandboxesCreateCommand(a), sandboxesExecCommand(a),
-		sandboxesCopyCommand(a), sandboxesRemoveCommand(a), sandboxesLogsCommand(a), sandboxesPreviewCommand(a),
-		sandboxesSuspendCommand(a), sandboxesResumeCommand(a), sandboxesEndCommand(a))
+		sandboxesCopyCommand(a), sandboxesRemoveCommand(a), sandboxesLogsCommand(a), sandboxesStopCommand(a),
+		sandboxesPreviewCommand(a), sandboxesSuspendCommand(a), sandboxesResumeCommand(a), sandboxesEndCommand(a))
 	return c
 }
 
