@@ -245,8 +245,7 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 			"%s was not decided on in time (request %s, %s): ask a person, then call again", r.Tool, r.ID,
 			g.cfg.Expires)
 	default:
-		return nil, tool.Errorf(tool.Denied, "request %s for %s was withdrawn%s: call again", r.ID, r.Tool,
-			saying(r.Note))
+		return nil, newWithdrawal(r)
 	}
 	if a.Recheck != nil {
 		if err := a.Recheck.RecheckCall(ctx); err != nil {
@@ -263,9 +262,17 @@ func (g *Gate) take(ctx context.Context, a *Ask, r *Request) (*Request, error) {
 	case err != nil:
 		return nil, g.abandonCall(ctx, r, err)
 	case !moved:
+		if now, err := g.cfg.Store.Get(ctx, r.ID); err == nil && now != nil && now.State == Withdrawn {
+			return nil, newWithdrawal(now) // at this moment
+		}
 		return nil, usedUp(r)
 	}
 	return r, nil
+}
+
+// newWithdrawal returns the error of a call whose request was withdrawn.
+func newWithdrawal(r *Request) error {
+	return tool.Errorf(tool.Denied, "request %s for %s was withdrawn%s: call again", r.ID, r.Tool, saying(r.Note))
 }
 
 func usedUp(r *Request) error {

@@ -117,3 +117,26 @@ func TestListSkipsExpiredRequests(t *testing.T) {
 		}
 	})
 }
+
+// A lapsing is a store in which an approval is withdrawn just before its call uses it.
+type lapsing struct{ *approvaltest.Memory }
+
+func (s lapsing) Move(ctx context.Context, id string, from, to approval.State, d approval.Decision) (bool, error) {
+	if to == approval.Made {
+		lapse := approval.Decision{Time: time.Now(), Note: "too late"}
+		if _, err := s.Memory.Move(ctx, id, from, approval.Withdrawn, lapse); err != nil {
+			return false, err
+		}
+	}
+	return s.Memory.Move(ctx, id, from, to, d)
+}
+
+// A call whose approval is withdrawn at the last moment is not made, and its error says why.
+func TestApprovalLapsesBeforeItsUse(t *testing.T) {
+	scenario(t, "lapse", approval.Config{Store: lapsing{approvaltest.NewMemory()}},
+		func(t *testing.T, g *approval.Gate) {
+			w := wait(t.Context(), g, ask("", "1", `{}`))
+			decide(t, g, pending(t, g)[0].ID, true)
+			w.ends(t, `was withdrawn ("too late"): call again`)
+		})
+}
