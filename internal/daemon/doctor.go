@@ -285,7 +285,8 @@ func checkUpstream(part string, u api.Upstream) Check {
 		if slices.Contains([]string{"stdio", "http", "sse"}, u.Type) {
 			protocol = "MCP " + protocol
 		}
-		check.Detail = fmt.Sprintf("%s, %d tools, %s, %s", u.State, u.Tools, u.Server, protocol)
+		parts := []string{u.State, text.Count(u.Tools, "tool"), u.Server, protocol}
+		check.Detail = strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 		if u.Sandbox != nil {
 			check.Detail += ", " + u.Sandbox.DescribeSandbox()
 		}

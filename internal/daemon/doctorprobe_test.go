@@ -85,3 +85,16 @@ func TestSlowStarts(t *testing.T) {
 		t.Errorf("checks %+v, want none", got)
 	}
 }
+
+// TestDoctorUpstreams checks how doctor describes upstreams that are ready.
+func TestDoctorUpstreams(t *testing.T) {
+	for want, u := range map[string]api.Upstream{
+		"ready, 1 tool, folder":         {State: "ready", Tools: 1, Type: "folder", Protocol: "folder"},
+		"ready, 3 tools, x 1, MCP 2025": {State: "ready", Tools: 3, Type: "stdio", Protocol: "2025", Server: "x 1"},
+		"down: can't be started":        {State: "down", Reason: "can't be started"},
+	} {
+		if got := checkUpstream("upstreams", u); got.Detail != want {
+			t.Errorf("checkUpstream = %q, want %q", got.Detail, want)
+		}
+	}
+}

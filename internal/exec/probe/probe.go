@@ -102,7 +102,7 @@ var inScript = []probe{
 	{"a promise that never settles ends", `await new Promise(() => {})`, "", []string{"stalled", "timeout", "limit"}},
 	{"no tool but those of the catalog", `await callTool("host.exec", { command: "id" })`, "",
 		[]string{"not_found", "exception", "check", "denied"}},
-	{"what one program breaks, the next has whole",
+	{"what one program breaks is whole for the next",
 		`Object.prototype.polluted = 1; Array.prototype.map = null as any; globalThis.JSON = null as any; return 1`,
 		`1`, nil},
 	{"the next one is unharmed",
