@@ -51,7 +51,7 @@ func auditExportCommand(a *app) *cobra.Command {
 		Use:   "export",
 		Short: "Export the records of a period as OCSF or CSV",
 		Long: `Exports the records from --from to before --to, oldest first. OCSF has one JSON object a line: API
-Activity, and Authentication for sign-ins. In CSV no cell can be taken for a formula. Memory use doesn't
+Activity, and Authentication for sign-ins. In CSV, no spreadsheet takes a cell for a formula. Memory use doesn't
 grow with the number of records. The export is recorded, too. A record that was changed carries its
 problem (CSV: the last column; OCSF: unmapped.problem, severity Critical). The command then reports it,
 and exits with 1.`,

@@ -62,8 +62,8 @@ packages are not run.
 An OCI image is a layout (a folder), its archive, or an archive of docker save. It is for this host's
 architecture, and replaces the host's /usr.
 
---from copies what was installed in a sandbox of your own (biplane sandboxes), by pip install --user or
-npm install, above the image of that sandbox. Its processes are frozen meanwhile. A sandbox with private
+--from copies what pip install --user or npm install installed in a sandbox of your own (biplane sandboxes).
+The new image is the image of that sandbox with these packages. Its processes are frozen meanwhile. A sandbox with private
 data is refused. One that received data from the network needs --untrusted: everyone who uses the image
 runs what is installed there.
 
@@ -251,7 +251,7 @@ func imageWarmCommand(a *app) *cobra.Command {
 		Short: "Start a sandbox of an image ahead, so that the next program need not wait",
 		Long: `Starts a sandbox of an image now, with the modules imported that the configuration names (warm). It waits
 for the next program of that language. Prints how many wait, and how long it takes to start and to claim
-one. It is of use while biplane serve or biplane mcp runs: the sandbox ends with that process, or after
+one. It helps only while biplane serve or biplane mcp runs: the sandbox ends with that process, or after
 five minutes without a program.`,
 		Example: "  biplane image warm data\n  biplane image warm web --language typescript",
 		Args:    exactlyOne("NAME", "the name of an image"),

@@ -85,7 +85,7 @@ func uninstallCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "uninstall CLIENT",
 		Short: "Take Biplane out of a client, and restore its MCP servers",
-		Long: `Undoes "biplane install". If the client's file was not changed since, it becomes what it was. Otherwise
+		Long: `Undoes "biplane install". If the client's file was not changed since, it is restored. Otherwise
 all later changes stay: Biplane's entry is removed, and the servers that were taken out are added again.
 If the file has another server with the same name by now, that one stays, and the command says where the
 old one is. Biplane's configuration keeps its servers.`,

@@ -33,7 +33,7 @@ func checkRecord(ctx context.Context, c DoctorConfig, s *config.Config) []Check 
 	checks := []Check{check}
 	if len(state.Sinks) == 0 {
 		return append(checks, Check{Part: part, Name: "checkpoints", OK: true,
-			Detail: "stay here: audit.checkpoints in the configuration says where to send them, so that nobody here " +
+			Detail: "stay here: audit.checkpoints in the configuration says where to send them, so that no one here " +
 				"can undo them"})
 	}
 	for _, k := range state.Sinks {
