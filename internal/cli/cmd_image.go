@@ -62,10 +62,10 @@ packages are not run.
 An OCI image is a layout (a folder), its archive, or an archive of docker save. It is for this host's
 architecture, and replaces the host's /usr.
 
---from copies what pip install --user or npm install installed in a sandbox of your own (biplane sandboxes).
-The new image is the image of that sandbox with these packages. Its processes are frozen meanwhile. A sandbox with private
-data is refused. One that received data from the network needs --untrusted: everyone who uses the image
-runs what is installed there.
+--from copies what pip install --user or npm install installed in a sandbox of your own (biplane
+sandboxes). The new image is the image of that sandbox with these packages. Its processes are frozen
+meanwhile. A sandbox with private data is refused. One that received data from the network needs
+--untrusted: everyone who uses the image runs what is installed there.
 
 The finished image replaces one of the same name. Sandboxes that run keep the old one.`,
 		Example: `  biplane image build data
