@@ -137,7 +137,8 @@ role approver and this group decides.`,
 	c.Flags().StringArrayVar(&req.Groups, "group", nil,
 		"a `group` of its owner, as named in policies and approvals; may be repeated")
 	c.Flags().StringVar(&req.Person, "person", "", "the person that the agent acts for, for the record")
-	c.Flags().StringVar(&expires, "expires", "", "how long the key is valid, a `time` like 90d or 12h (default: until it is revoked)")
+	c.Flags().StringVar(&expires, "expires", "",
+		"how long the key is valid, a `time` like 90d or 12h (default: until it is revoked)")
 	completeWords(c, "role", "user", "viewer", "auditor", "approver", "admin")
 	completeWords(c, "scope", "mcp", "api")
 	addOutput(c, &output)

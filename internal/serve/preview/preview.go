@@ -32,8 +32,8 @@ const Prefix = "/previews/"
 
 // Limits.
 const (
-	maxLinks    = 1024 // that are valid
-	maxRequests = 256  // under way
+	maxLinks    = 1024        // that are valid
+	maxRequests = 256         // under way
 	answerTime  = time.Minute // for connecting, for reading, and until the answer's headers are there
 	maxHeaders  = 64 << 10
 )
