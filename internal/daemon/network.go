@@ -85,7 +85,7 @@ func (n network) Call(ctx context.Context, c *tool.Call) (*tool.Result, error) {
 		if err := c.Observe().OnLabels(nil); err != nil { // the answer reaches the program before the result does
 			return nil, tool.NotSent(err)
 		}
-		return x.MakeExchange(ctx, n.client, t.URL)
+		return x.MakeExchange(egress.WithPrincipal(ctx, c.Principal.ID), n.client, t.URL)
 	}
 	if t.IsOpaque() {
 		return nil, tool.NotSent(tool.Errorf(tool.Invalid, "%s is for the network of sandboxes: call fetch", c.Path))

@@ -93,6 +93,7 @@ type Response struct {
 type Client struct {
 	cfg  Config
 	http *http.Client
+	held *queue.Shares // bytes of answers to requests with secrets
 
 	mu    sync.Mutex
 	hosts map[string]*host // hosts with requests, by name
@@ -109,7 +110,8 @@ func New(cfg Config) *Client {
 	if cfg.Network == nil {
 		cfg.Network = hostNetwork{}
 	}
-	c := &Client{cfg: cfg, hosts: map[string]*host{}}
+	c := &Client{cfg: cfg, hosts: map[string]*host{},
+		held: queue.NewShares("bytes of answers to requests with secrets", "held", maxHeld)}
 	var trusted *tls.Config // nil: the system's authorities
 	if len(cfg.Authorities) > 0 {
 		pool, err := x509.SystemCertPool()
@@ -141,7 +143,7 @@ func (c *Client) Do(ctx context.Context, q Request) (*Response, error) {
 		return nil, tool.NotSent(err)
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, maxTime)
+	ctx, cancel := context.WithTimeout(WithPrincipal(ctx, q.Principal), maxTime)
 	defer cancel()
 	r, err := buildRequest(ctx, q)
 	if err != nil {

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/base/secret/mask"
 	"github.com/biplane-dev/biplane/internal/base/text"
 	"github.com/biplane-dev/biplane/internal/tool"
+	"github.com/biplane-dev/biplane/internal/tool/queue"
 )
 
 // A Secret is a value that programs use without seeing it. They put a placeholder into a header,
@@ -42,9 +45,18 @@ func Placeholder(name string) string { return placeholderStart + name }
 // placeholders matches placeholders.
 var placeholders = lazily.Regexp(placeholderStart + `[A-Za-z0-9_]*`)
 
-// maxScrubbed is the size of an answer to a request with a secret. It is read before it is passed
-// on.
-const maxScrubbed = 32 << 20
+// An answer to a request with a secret is read before it is passed on.
+const (
+	maxScrubbed = 32 << 20  // its size
+	maxHeld     = 128 << 20 // the size of all of them together, which principals share
+)
+
+type principalKey struct{}
+
+// WithPrincipal returns a context for requests of a principal with an ID. Do needs none.
+func WithPrincipal(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, principalKey{}, id)
+}
 
 // insertSecrets replaces the placeholders in the headers of a request by values. It returns a
 // Masker of these, or nil if there are none. A placeholder in a place other than its own is an
@@ -138,7 +150,7 @@ func (s *Secret) coversPath(path string) bool {
 }
 
 // scrubAnswer removes the secrets of a request from its answer.
-func scrubAnswer(resp *http.Response, used *mask.Masker) error {
+func (c *Client) scrubAnswer(ctx context.Context, resp *http.Response, used *mask.Masker) error {
 	if e := resp.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return tool.Errorf(tool.Unavailable, "the server encoded its answer (%s) although that was not asked for: the "+
 			"secret of the request can't be removed from it", text.Cut(e, 40))
@@ -152,18 +164,40 @@ func scrubAnswer(resp *http.Response, used *mask.Masker) error {
 			values[i] = used.Text(v)
 		}
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxScrubbed+1))
+	who, _ := ctx.Value(principalKey{}).(string)
+	body, release, err := c.held.ReadAll(who, io.LimitReader(resp.Body, maxScrubbed+1))
+	var over *tool.Error
 	switch {
+	case errors.As(err, &over):
+		release()
+		return &tool.Error{Kind: over.Kind, Msg: over.Msg, RetryAfter: over.RetryAfter} // the request was sent
 	case err != nil:
+		release()
 		return tool.Errorf(tool.Unavailable, "the answer ended early: %w", err)
 	case len(body) > maxScrubbed:
+		release()
 		return tool.Errorf(tool.Limit, "an answer to a request with a secret has at most %s: ask for less at a time",
 			text.Size(maxScrubbed))
 	}
 	clean := used.MaskJSON(body)
-	resp.Body = io.NopCloser(bytes.NewReader(clean))
+	resp.Body = &heldBody{Reader: bytes.NewReader(clean), held: c.held, who: who, size: int64(len(body))}
 	resp.Header.Del("Content-Length")
 	resp.ContentLength = int64(len(clean))
+	return nil
+}
+
+// A heldBody is the body of an answer that counts as held until it is closed.
+type heldBody struct {
+	io.Reader
+	held *queue.Shares
+	who  string
+	size int64 // of what was read
+	once sync.Once
+}
+
+// Close ends the counting.
+func (b *heldBody) Close() error {
+	b.once.Do(func() { b.held.Release(b.who, b.size) })
 	return nil
 }
 
@@ -186,7 +220,7 @@ func (c *Client) sendWithSecrets(r *http.Request, by http.RoundTripper) (*http.R
 	}
 	from := resp.Body
 	defer from.Close()
-	if err := scrubAnswer(resp, used); err != nil {
+	if err := c.scrubAnswer(r.Context(), resp, used); err != nil {
 		return nil, err
 	}
 	return resp, nil

@@ -145,6 +145,59 @@ func TestSecretInError(t *testing.T) {
 	}
 }
 
+// TestSecretsHeld checks that the answers to requests with secrets, which are held until they are
+// read, have a limited size together.
+func TestSecretsHeld(t *testing.T) {
+	const size = 30 << 20
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, size))
+	}))
+	defer s.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	c := egress.New(egress.Config{Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Authorities: ca,
+		Secrets: vault{}, Inserted: []egress.Secret{{Name: "TOKEN", Secret: "pat", Hosts: []string{"127.0.0.1"},
+			Header: "Authorization"}}})
+	defer c.Close()
+	send := func() (*http.Response, error) {
+		r, err := http.NewRequestWithContext(egress.WithPrincipal(t.Context(), "p"), "GET", s.URL, nil)
+		if err != nil {
+			t.Fatalf("NewRequest: %v", err)
+		}
+		r.Header.Set("Authorization", egress.Placeholder("TOKEN"))
+		return c.RoundTrip(r)
+	}
+	var open []*http.Response
+	for {
+		resp, err := send()
+		if err != nil {
+			if tool.AsError(err).Kind != tool.Limit || tool.AsError(err).Unsent {
+				t.Errorf("one answer too many: %v", err)
+			}
+			break
+		}
+		if open = append(open, resp); len(open) > 10 {
+			t.Fatalf("%d answers of %d bytes are held", len(open), size)
+		}
+	}
+	if len(open) == 0 {
+		t.Fatal("no answer is held")
+	}
+	for _, resp := range open {
+		for range 2 {
+			if err := resp.Body.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+	}
+	resp, err := send()
+	if err != nil {
+		t.Fatalf("after the others were closed: %v", err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
 // sendSecret sends a GET to a server that has the secret TOKEN.
 func sendSecret(t *testing.T, s *httptest.Server, path string, header map[string]string) (*egress.Response, error) {
 	t.Helper()
