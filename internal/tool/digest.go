@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gowebpki/jcs"
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 )
 
 // CallDigest returns the digest of a call: the SHA-256 of the tool's path, a zero byte and the
@@ -52,13 +52,9 @@ func canonicalizeAny(args json.RawMessage) []byte {
 	if _, err := d.Token(); err != io.EOF {
 		return args
 	}
-	plain, err := Marshal(exact(v))
+	out, err := jsonvalue.Canonical(exact(v))
 	if err != nil {
 		return args
-	}
-	out, err := jcs.Transform(plain)
-	if err != nil {
-		return plain
 	}
 	return out
 }

@@ -12,8 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gowebpki/jcs"
-
+	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -105,7 +104,13 @@ func (c *content) encodeLeaf() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit leaf: %w", err)
 	}
-	out, err := jcs.Transform(raw)
+	var members any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&members); err != nil {
+		return nil, fmt.Errorf("audit leaf: %w", err)
+	}
+	out, err := jsonvalue.Canonical(members)
 	if err != nil {
 		return nil, fmt.Errorf("audit leaf: %w", err)
 	}

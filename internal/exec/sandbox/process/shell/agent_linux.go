@@ -57,7 +57,7 @@ func serveDriver(runtime, path string) error {
 		return fmt.Errorf("this command is for internal use: %w", err)
 	}
 	conn := os.NewFile(socketFD, "driver")
-	a := &agent{runtime: runtime, path: path, tools: toolchains.Get()[runtime], out: sender{conn: conn},
+	a := &agent{runtime: runtime, path: path, tools: listToolchains()[runtime], out: sender{conn: conn},
 		in:     bufio.NewReaderSize(conn, 64<<10),
 		asking: make(chan struct{}, 1), answers: make(chan *frame, 1)}
 	a.files.host, a.calls.host = a, a

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/biplane-dev/biplane/internal/base/lazily"
 	"github.com/biplane-dev/biplane/internal/exec/sandbox"
 )
 
@@ -48,7 +47,8 @@ type toolchain struct {
 // built is the file of the last program's digest.
 const built = "built"
 
-var toolchains = lazily.Value[map[string]*toolchain]{Make: func() map[string]*toolchain {
+// listToolchains returns the toolchains by language.
+func listToolchains() map[string]*toolchain {
 	return map[string]*toolchain{
 		"go": {
 			version:     []string{"version"},
@@ -73,7 +73,7 @@ var toolchains = lazily.Value[map[string]*toolchain]{Make: func() map[string]*to
 			empty:       "class Program {}\n",
 		},
 	}
-}}
+}
 
 // listCommands returns the commands that compile a program, in order, and the one that runs it.
 // name is the name of the program's file.
@@ -180,7 +180,7 @@ func (a *agent) buildProgram(run *sandbox.Run) (command []string, text string, e
 
 // ClientDigest returns a digest of the clients.
 func ClientDigest() string {
-	return digestFiles(map[string]string{"go": goClient + toolchains.Get()["go"].empty, "rust": rustClient})
+	return digestFiles(map[string]string{"go": goClient + listToolchains()["go"].empty, "rust": rustClient})
 }
 
 // digestFiles returns a digest of the names and texts of files.
