@@ -11,8 +11,7 @@ import (
 
 // Canonical returns the canonical form (JCS, RFC 8785) of a value that encoding/json has decoded
 // into an interface; its numbers may be json.Number. It returns an error for a number that a double
-// can't hold and for a value of another type. Its callers run when a process starts: a library that
-// did the same took longer to initialize than most commands need for it.
+// can't hold and for a value of another type.
 func Canonical(v any) ([]byte, error) { return appendCanonical(nil, v) }
 
 func appendCanonical(out []byte, v any) (_ []byte, err error) {
