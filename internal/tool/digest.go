@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 )
 
 // CallDigest returns the digest of a call: the SHA-256 of the tool's path, a zero byte and the
@@ -52,7 +50,7 @@ func canonicalizeAny(args json.RawMessage) []byte {
 	if _, err := d.Token(); err != io.EOF {
 		return args
 	}
-	out, err := jsonvalue.Canonical(exact(v))
+	out, err := EncodeCanonical(exact(v))
 	if err != nil {
 		return args
 	}

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/biplane-dev/biplane/internal/base/jsonvalue"
 	"github.com/biplane-dev/biplane/internal/control/audit/retention"
 	"github.com/biplane-dev/biplane/internal/tool"
 )
@@ -110,7 +109,7 @@ func (c *content) encodeLeaf() ([]byte, error) {
 	if err := d.Decode(&members); err != nil {
 		return nil, fmt.Errorf("audit leaf: %w", err)
 	}
-	out, err := jsonvalue.Canonical(members)
+	out, err := tool.EncodeCanonical(members)
 	if err != nil {
 		return nil, fmt.Errorf("audit leaf: %w", err)
 	}

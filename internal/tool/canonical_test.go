@@ -1,4 +1,4 @@
-package jsonvalue
+package tool
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// TestCanonical checks the examples of RFC 8785, sections 3.2.2 and 3.2.3, and what they leave out.
-func TestCanonical(t *testing.T) {
+// TestEncodeCanonical checks the examples of RFC 8785, sections 3.2.2 and 3.2.3, and what they leave out.
+func TestEncodeCanonical(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],` +
 			`"string":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/","literals":[null,true,false]}`,
@@ -25,14 +25,14 @@ func TestCanonical(t *testing.T) {
 		{`{"a":{"b":[],"a":{}},"":[{}]}`, `{"":[{}],"a":{"a":{},"b":[]}}`},
 		{`{"aa":1,"a":2,"b":3}`, `{"a":2,"aa":1,"b":3}`},
 	} {
-		got, err := Canonical(decodeNumbers(t, c.text))
+		got, err := EncodeCanonical(decodeNumbers(t, c.text))
 		if err != nil || string(got) != c.want {
-			t.Errorf("Canonical(%s) = %s, %v, want %s", c.text, got, err, c.want)
+			t.Errorf("EncodeCanonical(%s) = %s, %v, want %s", c.text, got, err, c.want)
 		}
 	}
 	for _, v := range []any{json.Number("1e999"), math.Inf(1), []any{math.NaN()}, 3, map[string]any{"a": []int{1}}} {
-		if got, err := Canonical(v); err == nil {
-			t.Errorf("Canonical(%v) = %s, want an error", v, got)
+		if got, err := EncodeCanonical(v); err == nil {
+			t.Errorf("EncodeCanonical(%v) = %s, want an error", v, got)
 		}
 	}
 }
@@ -48,8 +48,8 @@ func decodeNumbers(t testing.TB, text string) any {
 	return v
 }
 
-// FuzzCanonical compares the canonical form with that of another implementation.
-func FuzzCanonical(f *testing.F) {
+// FuzzEncodeCanonical compares the canonical form with that of another implementation.
+func FuzzEncodeCanonical(f *testing.F) {
 	f.Add("a\u00e9\U0001f600\ufb33\x00\x1f<&>\u2028", "b", 1.5, int64(1<<53+1))
 	f.Add("\U00010000", "\uffff", -0.0, int64(-1))
 	f.Add("", "\xff\\\"", 1e21, int64(math.MaxInt64))
@@ -63,9 +63,9 @@ func FuzzCanonical(f *testing.F) {
 		if err != nil {
 			t.Skip() // names became equal, since invalid UTF-8 becomes U+FFFD
 		}
-		got, err := Canonical(decodeNumbers(t, string(raw)))
+		got, err := EncodeCanonical(decodeNumbers(t, string(raw)))
 		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("Canonical(%s) = %s, %v, want %s", raw, got, err, want)
+			t.Errorf("EncodeCanonical(%s) = %s, %v, want %s", raw, got, err, want)
 		}
 	})
 }
@@ -83,8 +83,8 @@ func FuzzCanonicalNumber(f *testing.F) {
 		if err != nil {
 			t.Skip() // it doesn't accept all spaces
 		}
-		if got, err := Canonical([]any{json.Number(s)}); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("Canonical(%s) = %s, %v, want %s", s, got, err, want)
+		if got, err := EncodeCanonical([]any{json.Number(s)}); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("EncodeCanonical(%s) = %s, %v, want %s", s, got, err, want)
 		}
 	})
 }

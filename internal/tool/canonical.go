@@ -1,21 +1,22 @@
-package jsonvalue
+package tool
 
 import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"unicode/utf8"
 )
 
-// Canonical returns the canonical form (JCS, RFC 8785) of a value that encoding/json has decoded
+// EncodeCanonical returns the canonical form (JCS, RFC 8785) of a value that encoding/json has decoded
 // into an interface; its numbers may be json.Number. It returns an error for a number that a double
 // can't hold and for a value of another type.
-func Canonical(v any) ([]byte, error) { return appendCanonical(nil, v) }
+func EncodeCanonical(v any) ([]byte, error) { return appendCanonical(nil, v) }
 
 func appendCanonical(out []byte, v any) (_ []byte, err error) {
-	switch v := ForSwitch(v).(type) {
+	switch v := v.(type) {
 	case nil:
 		return append(out, "null"...), nil
 	case bool:
@@ -41,19 +42,15 @@ func appendCanonical(out []byte, v any) (_ []byte, err error) {
 			}
 		}
 		return append(out, ']'), nil
-	case Object:
+	case map[string]any: // as encoding/json decodes an object into an interface
 		return appendMembers(out, v)
 	}
 	return nil, fmt.Errorf("canonical JSON: %T is not a decoded value", v)
 }
 
 // appendMembers appends an object with its members in the order of RFC 8785, section 3.2.3.
-func appendMembers(out []byte, o Object) (_ []byte, err error) {
-	names := make([]string, 0, len(o))
-	for name := range o {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, compareUTF16)
+func appendMembers(out []byte, o map[string]any) (_ []byte, err error) {
+	names := slices.SortedFunc(maps.Keys(o), compareUTF16)
 	out = append(out, '{')
 	for i, name := range names {
 		if i > 0 {
@@ -89,7 +86,8 @@ func orderUTF16(r rune) rune {
 	return r
 }
 
-// appendNumber appends a number as ECMAScript prints it. encoding/json does the same, except for -0.
+// appendNumber appends a number as ECMAScript prints it. encoding/json does the same, except for
+// -0.
 func appendNumber(out []byte, f float64) ([]byte, error) {
 	if f == 0 {
 		return append(out, '0'), nil
@@ -98,8 +96,8 @@ func appendNumber(out []byte, f float64) ([]byte, error) {
 	return append(out, text...), err
 }
 
-// appendString appends a string with the escapes of RFC 8785, section 3.2.2.2. Invalid UTF-8 becomes
-// U+FFFD.
+// appendString appends a string with the escapes of RFC 8785, section 3.2.2.2. Invalid UTF-8
+// becomes U+FFFD.
 func appendString(out []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	out = append(out, '"')
