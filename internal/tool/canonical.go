@@ -10,12 +10,17 @@ import (
 	"unicode/utf8"
 )
 
-// EncodeCanonical returns the canonical form (JCS, RFC 8785) of a value that encoding/json has decoded
-// into an interface; its numbers may be json.Number. It returns an error for a number that a double
-// can't hold and for a value of another type.
-func EncodeCanonical(v any) ([]byte, error) { return appendCanonical(nil, v) }
+// EncodeCanonical returns the canonical form (JCS, RFC 8785) of a value that encoding/json has
+// decoded into an interface; its numbers may be json.Number. It returns an error for a number that
+// a double can't hold and for a value of another type.
+func EncodeCanonical(v any) ([]byte, error) { return canonicalizer{}.append(nil, v) }
 
-func appendCanonical(out []byte, v any) (_ []byte, err error) {
+// A canonicalizer writes canonical JSON.
+type canonicalizer struct {
+	exact bool // write numbers that a double can't hold exactly as strings
+}
+
+func (c canonicalizer) append(out []byte, v any) (_ []byte, err error) {
 	switch v := v.(type) {
 	case nil:
 		return append(out, "null"...), nil
@@ -26,6 +31,9 @@ func appendCanonical(out []byte, v any) (_ []byte, err error) {
 	case float64:
 		return appendNumber(out, v)
 	case json.Number:
+		if c.exact && !fits(string(v)) {
+			return appendString(out, "\x00"+string(v)), nil
+		}
 		f, err := strconv.ParseFloat(string(v), 64)
 		if err != nil {
 			return nil, fmt.Errorf("canonical JSON: %w", err)
@@ -37,31 +45,24 @@ func appendCanonical(out []byte, v any) (_ []byte, err error) {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			if out, err = appendCanonical(out, e); err != nil {
+			if out, err = c.append(out, e); err != nil {
 				return nil, err
 			}
 		}
 		return append(out, ']'), nil
 	case map[string]any: // as encoding/json decodes an object into an interface
-		return appendMembers(out, v)
+		out = append(out, '{')
+		for i, name := range slices.SortedFunc(maps.Keys(v), compareUTF16) { // section 3.2.3
+			if i > 0 {
+				out = append(out, ',')
+			}
+			if out, err = c.append(append(appendString(out, name), ':'), v[name]); err != nil {
+				return nil, err
+			}
+		}
+		return append(out, '}'), nil
 	}
 	return nil, fmt.Errorf("canonical JSON: %T is not a decoded value", v)
-}
-
-// appendMembers appends an object with its members in the order of RFC 8785, section 3.2.3.
-func appendMembers(out []byte, o map[string]any) (_ []byte, err error) {
-	names := slices.SortedFunc(maps.Keys(o), compareUTF16)
-	out = append(out, '{')
-	for i, name := range names {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(appendString(out, name), ':')
-		if out, err = appendCanonical(out, o[name]); err != nil {
-			return nil, err
-		}
-	}
-	return append(out, '}'), nil
 }
 
 // compareUTF16 compares strings by their UTF-16 code units.

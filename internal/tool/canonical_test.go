@@ -10,7 +10,8 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// TestEncodeCanonical checks the examples of RFC 8785, sections 3.2.2 and 3.2.3, and what they leave out.
+// TestEncodeCanonical checks the examples of RFC 8785, sections 3.2.2 and 3.2.3, and what they
+// leave out.
 func TestEncodeCanonical(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],` +

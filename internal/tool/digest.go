@@ -50,30 +50,11 @@ func canonicalizeAny(args json.RawMessage) []byte {
 	if _, err := d.Token(); err != io.EOF {
 		return args
 	}
-	out, err := EncodeCanonical(exact(v))
+	out, err := canonicalizer{exact: true}.append(nil, v)
 	if err != nil {
 		return args
 	}
 	return out
-}
-
-// exact replaces the numbers in v that a double can't hold exactly with strings.
-func exact(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		if !fits(string(v)) {
-			return "\x00" + string(v)
-		}
-	case []any:
-		for i := range v {
-			v[i] = exact(v[i])
-		}
-	case map[string]any: // as encoding/json decodes an object into an interface
-		for k, e := range v {
-			v[k] = exact(e)
-		}
-	}
-	return v
 }
 
 // fits reports whether a double certainly holds the number written as s: one of at most 15 digits,
