@@ -36,6 +36,9 @@ ends, this process takes over.`,
 			if err := setMode(&cfg, mode, unprefixed); err != nil {
 				return err
 			}
+			if err := checkPrefixFlag(cfg); err != nil {
+				return err
+			}
 			if profile != "" && !cfg.Settings.HasProfile(profile) {
 				return usageError("there is no profile %q in the configuration: add it to profiles", profile)
 			}
@@ -70,6 +73,14 @@ func addMode(c *cobra.Command, mode *string, unprefixed *bool) {
 	c.Flags().BoolVar(unprefixed, "unprefixed", false,
 		"in mode direct, omit the upstream's name from tool names that are unique without it")
 	completeWords(c, "mode", "code", "direct", "auto")
+}
+
+// checkPrefixFlag refuses --unprefixed where it would change nothing.
+func checkPrefixFlag(cfg daemon.Config) error {
+	if cfg.Unprefixed && cfg.Settings.Mode == "code" {
+		return usageError("--unprefixed is for mode direct, and the mode is code: add --mode direct")
+	}
+	return nil
 }
 
 func setMode(cfg *daemon.Config, mode string, unprefixed bool) error {

@@ -44,6 +44,9 @@ tls is configured.`,
 			if err := setMode(&cfg, mode, unprefixed); err != nil {
 				return err
 			}
+			if err := checkPrefixFlag(cfg); err != nil {
+				return err
+			}
 			if cfg.Listen = cfg.Settings.Listen; listen != "" {
 				cfg.Listen = listen
 			}
