@@ -30,8 +30,8 @@ func benchCommand(a *app) *cobra.Command {
 - process sandboxes: started ahead, cold, frozen
 - programs that only compute, search among 10,000 tools, the record, and what a model reads.
 
-Each figure is a median with its p99, next to its goal and to yardsticks. These are Node, Deno and
-Python if they are installed, and any MCP server named with --gateway. The command uses no
+Each figure is a median with its p99, next to its goal and to yardsticks. These are Node, Deno,
+Python and bubblewrap if they are installed, and any MCP server named with --gateway. The command uses no
 configuration, and leaves nothing behind. Only process_pandas needs an image with pandas in the data folder.
 On a shared machine, compare figures within one run only.
 
