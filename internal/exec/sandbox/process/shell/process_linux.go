@@ -23,7 +23,7 @@ const (
 // A background is a process in the background, with its newest output.
 type background struct {
 	id      int
-	pid     int
+	pid     int // 0 while it is being started
 	command []string
 	started time.Time
 	ended   chan struct{} // closed when it has ended
@@ -194,6 +194,9 @@ func (s *steward) stopBackground(q *service.Request) (*service.Reply, error) {
 	b.mu.Lock()
 	pid := b.pid
 	b.mu.Unlock()
+	if pid == 0 { // kill(2) would send the signal to the steward itself
+		return nil, tool.Errorf(tool.Conflict, "background process %d is being started: try again", q.Process)
+	}
 	switch {
 	case b.hasEnded():
 	case q.Signal != 0:
