@@ -205,11 +205,12 @@ func startProcess(ctx context.Context, a *app, c *api.Client, name string, o api
 		return err
 	}
 	fmt.Fprintf(a.Out, "process %d\n", v.Process.ID)
-	s, err := c.Status(ctx)
-	if err == nil && isThisProcess(s) {
+	// If the status can't be read, the process still runs: after a failure, a script might start it
+	// again.
+	if s, err := c.Status(ctx); err == nil && isThisProcess(s) {
 		fmt.Fprintln(a.Err, "biplane: the process ends with this command: run biplane serve first to keep it")
 	}
-	return err
+	return nil
 }
 
 // nameAndProgram accepts the name of a sandbox and a command.
