@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -23,8 +24,12 @@ func sandboxesCopyCommand(a *app) *cobra.Command {
 		Use:   "cp FROM TO",
 		Short: "Copy a file into a sandbox or out of it",
 		Long: `One of the two is NAME:PATH, a file of a sandbox. The other is a file here, or - for standard input or
-output. If TO is a folder, the copy has the same name in it. Permissions are not copied. A copy that is
-interrupted leaves no part of the file, and keeps the file that it would have replaced.`,
+output. If TO is a folder, the copy has the same name in it. A copy that fails or is interrupted leaves no
+part of the file, and keeps the file that it would have replaced.
+
+The permissions of FROM are not copied. A file that is replaced in a sandbox keeps its permissions; one that
+is replaced here doesn't. A link in a sandbox is not replaced: name the file that it refers to. A link here is
+replaced.`,
 		Example: `  biplane sandboxes cp data.csv work:data.csv
   biplane sandboxes cp work:/tmp/out.png out.png`,
 		Args: exactlyTwo("FROM", "TO", "one of which is NAME:PATH"),
@@ -81,21 +86,18 @@ func copyIn(ctx context.Context, client api.SandboxClient, in io.Reader, file, n
 		}
 		in = f
 	}
-	to, err := findCopy(ctx, client, name, to, base)
+	to, old, err := findCopy(ctx, client, name, to, base)
 	if err != nil {
 		return err
 	}
-	buf := make([]byte, copyPart)
-	n, err := io.ReadFull(in, buf)
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // all of it fits into one request
-		_, err = client.UseSandbox(ctx, name, "write", api.SandboxOperation{Path: to, Base64: buf[:n]})
-		return err
-	case err != nil:
-		return usageError("cp: read %s: %v", file, err)
-	}
 	part := path.Join(path.Dir(to), "."+rand.Text()+".part")
-	if err = writeParts(ctx, client, name, part, in, buf); err == nil {
+	written, err := writeParts(ctx, client, name, part, in)
+	if err == nil && old != nil && written != nil && written.Mode != old.Mode {
+		if err = setPermissions(ctx, client, name, part, old.Mode); err != nil {
+			err = fmt.Errorf("cp: the permissions of %s:%s can't be kept: %w", name, to, err)
+		}
+	}
+	if err == nil {
 		_, err = client.UseSandbox(ctx, name, "move", api.SandboxOperation{Path: part, To: to})
 	}
 	if err == nil {
@@ -114,43 +116,65 @@ func copyIn(ctx context.Context, client api.SandboxClient, in io.Reader, file, n
 const removeTime = 10 * time.Second
 
 // findCopy returns the path of the copy of a file with a name: to itself, or below it if it is a
-// folder.
-func findCopy(ctx context.Context, client api.SandboxClient, name, to, base string) (string, error) {
+// folder. old is the file that the copy replaces, or nil.
+func findCopy(ctx context.Context, client api.SandboxClient, name, to, base string) (
+	file string, old *api.SandboxFile, err error) {
 	folder := to == "" || strings.HasSuffix(to, "/")
 	if !folder {
 		v, err := client.UseSandbox(ctx, name, "stat", api.SandboxOperation{Path: to})
-		if err != nil && !isMissing(err) {
-			return "", err
+		switch {
+		case err == nil:
+			old = v.File
+		case !isMissing(err):
+			return "", nil, err
 		}
-		folder = err == nil && v.File != nil && v.File.Type == "dir"
+		folder = old != nil && old.Type == "dir"
 	}
 	switch {
 	case folder && base == "":
-		return "", usageError("cp: %s:%s is a folder: name the file in it", name, to)
+		return "", nil, usageError("cp: %s:%s is a folder: name the file in it", name, to)
 	case folder:
-		return path.Join(to, base), nil
+		return findCopy(ctx, client, name, path.Join(to, base), "")
+	case old != nil && old.Type == "link": // the copy would replace the link, not the file
+		return "", nil, usageError("cp: %s:%s is a link to %s: name that instead", name, to, old.Target)
+	case old != nil && old.Type != "file":
+		return "", nil, usageError("cp: %s:%s is not a file", name, to)
 	}
-	return to, nil
+	return to, old, nil
 }
 
-// writeParts writes buf, and then the rest of in, to a file of a sandbox.
-func writeParts(ctx context.Context, client api.SandboxClient, name, to string, in io.Reader, buf []byte) error {
-	for n, first := len(buf), true; ; first = false {
-		if n > 0 {
-			o := api.SandboxOperation{Path: to, Base64: buf[:n], Append: !first}
-			if _, err := client.UseSandbox(ctx, name, "write", o); err != nil {
-				return err
-			}
+// writeParts writes in to a file of a sandbox, and returns the file's description.
+func writeParts(ctx context.Context, client api.SandboxClient, name, to string, in io.Reader) (
+	file *api.SandboxFile, err error) {
+	buf := make([]byte, copyPart)
+	for first, last := true, false; !last; first = false {
+		n, err := io.ReadFull(in, buf)
+		last = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !last {
+			return nil, usageError("cp: read: %v", err)
 		}
-		if n < len(buf) {
-			return nil
+		if n == 0 && !first {
+			break
 		}
-		var err error
-		n, err = io.ReadFull(in, buf)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return usageError("cp: read: %v", err)
+		o := api.SandboxOperation{Path: to, Base64: buf[:n], Append: !first}
+		v, err := client.UseSandbox(ctx, name, "write", o)
+		if err != nil {
+			return nil, err
 		}
+		file = v.File
 	}
+	return file, nil
+}
+
+// setPermissions sets the permissions of a file of a sandbox. There is no operation for that, so it
+// runs chmod there.
+func setPermissions(ctx context.Context, client api.SandboxClient, name, file string, mode uint32) error {
+	o := api.SandboxOperation{Argv: []string{"chmod", strconv.FormatUint(uint64(mode), 8), "--", file}}
+	v, err := client.UseSandbox(ctx, name, "run", o)
+	if err == nil && exitLike(v.Exit) != nil {
+		err = fmt.Errorf("chmod: %s", cleanLine(strings.TrimSpace(v.Stderr)))
+	}
+	return err
 }
 
 // copyOut copies a file of a sandbox.

@@ -1,14 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +21,10 @@ import (
 // fakeFiles are the files of a sandbox. It calls onWrite before each part that is written.
 type fakeFiles struct {
 	mu      sync.Mutex
-	sizes   map[string]int // by path; folders have -1
+	sizes   map[string]int    // by path; folders have -1
+	modes   map[string]uint32 // by path; 0o644 if it is missing
 	onWrite func()
+	chmod   int // its exit status
 }
 
 // ServeHTTP carries out an operation.
@@ -40,6 +44,13 @@ func (f *fakeFiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			size = 0
 		}
 		f.sizes[o.Path] = size + len(o.Base64)
+		answer.File = &api.SandboxFile{Type: "file", Mode: 0o644}
+	case op == "run" && f.chmod == 0: // chmod MODE -- PATH
+		mode, _ := strconv.ParseUint(o.Argv[1], 8, 32)
+		f.modes[o.Argv[3]] = uint32(mode)
+		answer.Exit = &api.SandboxExit{}
+	case op == "run":
+		answer.Exit, answer.Stderr = &api.SandboxExit{Status: f.chmod}, "not permitted\n"
 	case !known:
 		w.WriteHeader(http.StatusNotFound)
 		_ = json.NewEncoder(w).Encode(map[string]any{"error": api.Error{Kind: api.NotFound, Message: "no such file"}})
@@ -47,37 +58,57 @@ func (f *fakeFiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case op == "stat" && size < 0:
 		answer.File = &api.SandboxFile{Type: "dir"}
 	case op == "stat":
-		answer.File = &api.SandboxFile{Type: "file"}
+		answer.File = &api.SandboxFile{Type: "file", Mode: cmp.Or(f.modes[o.Path], 0o644)}
+		switch o.Path {
+		case "link":
+			answer.File.Type, answer.File.Target = "link", "a"
+		case "pipe":
+			answer.File.Type = "other"
+		}
 	case op == "move":
+		f.sizes[o.To], f.modes[o.To] = size, f.modes[o.Path]
 		delete(f.sizes, o.Path)
-		f.sizes[o.To] = size
 	case op == "remove":
 		delete(f.sizes, o.Path)
 	}
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// TestCopyIn checks that a copy that is interrupted leaves no part, and keeps what it would have
-// replaced, and that a copy into a folder has its name.
+// TestCopyIn checks that a copy of any size replaces a regular file as a whole and keeps its
+// permissions, that one that fails leaves no part and the old file, and that one into a folder has
+// its name there.
 func TestCopyIn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "data")
 	for _, c := range []struct {
 		name, to string
 		size     int // of the file
 		stop     int // the write with which the copy is interrupted; 0: it isn't
-		want     string
+		chmod    int
+		want     string // the path of the copy
+		fails    string
 	}{
-		{"a small file", "a", 5, 0, "a"},
-		{"a file of several parts", "a", 2*copyPart + 5, 0, "a"},
-		{"a file of whole parts", "a", 2 * copyPart, 0, "a"},
-		{"into a folder", "dir", 5, 0, "dir/data"},
-		{"into the working folder", "", copyPart, 0, "data"},
-		{"interrupted at the first part", "a", 3 * copyPart, 1, ""},
-		{"interrupted later", "a", 3 * copyPart, 2, ""},
+		{name: "an empty file", to: "a", want: "a"},
+		{name: "a small file", to: "a", size: 5, want: "a"},
+		{name: "a new file", to: "b", size: 5, want: "b"},
+		{name: "a file of several parts", to: "a", size: 2*copyPart + 5, want: "a"},
+		{name: "a file of whole parts", to: "a", size: 2 * copyPart, want: "a"},
+		{name: "into a folder", to: "dir", size: 5, want: "dir/data"},
+		{name: "into the working folder", size: copyPart, want: "data"},
+		{name: "over a small executable", to: "tool", size: 5, want: "tool"},
+		{name: "over a large executable", to: "tool", size: 2 * copyPart, want: "tool"},
+		{name: "permissions that can't be kept", to: "tool", size: 5, chmod: 1,
+			fails: "the permissions of work:tool can't be kept: chmod: not permitted"},
+		{name: "over a link", to: "link", size: 5, fails: "work:link is a link to a: "},
+		{name: "over a pipe", to: "pipe", size: 2 * copyPart, fails: "work:pipe is not a file"},
+		{name: "interrupted in a small file", to: "a", size: 5, stop: 1, fails: "canceled"},
+		{name: "interrupted at the first part", to: "a", size: 3 * copyPart, stop: 1, fails: "canceled"},
+		{name: "interrupted later", to: "a", size: 3 * copyPart, stop: 2, fails: "canceled"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		writes := 0
-		f := &fakeFiles{sizes: map[string]int{"a": 7, "dir": -1}, onWrite: func() {
+		old := map[string]int{"a": 7, "tool": 7, "link": 7, "pipe": 7, "dir": -1}
+		modes := map[string]uint32{"tool": 0o755}
+		f := &fakeFiles{sizes: maps.Clone(old), modes: modes, chmod: c.chmod, onWrite: func() {
 			if writes++; writes == c.stop {
 				cancel()
 			}
@@ -90,23 +121,17 @@ func TestCopyIn(t *testing.T) {
 		err := copyIn(ctx, client, nil, file, "work", c.to)
 		cancel()
 		s.Close()
-		want := map[string]int{"a": 7, "dir": -1}
 		if c.want != "" {
-			want[c.want] = c.size
+			old[c.want] = c.size
 		}
-		var e *api.Error
-		canceled := errors.As(err, &e) && e.Kind == api.Canceled
-		if canceled != (c.stop > 0) || !canceled && err != nil {
-			t.Errorf("%s: %v", c.name, err)
+		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%s: error %v, want %q", c.name, err, c.fails)
 		}
-		for file, size := range f.sizes {
-			if want[file] != size {
-				t.Errorf("%s: %s has %d bytes, want %d", c.name, file, size, want[file])
-			}
-			delete(want, file)
+		if !maps.Equal(f.sizes, old) {
+			t.Errorf("%s: the sizes of the files are %v, want %v", c.name, f.sizes, old)
 		}
-		if len(want) > 0 {
-			t.Errorf("%s: the files %v are missing", c.name, want)
+		if f.modes["tool"] != 0o755 {
+			t.Errorf("%s: tool has the permissions %o", c.name, f.modes["tool"])
 		}
 	}
 	err := copyIn(t.Context(), api.SandboxClient{}, nil, filepath.Dir(file), "work", "a")
