@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WriteWithin writes b to a connection, which may be as slow as it likes. It fails if the other end
-// accepts none of it for a time.
+// WriteWithin writes b to a connection. There is no limit on the total time, but it fails if the
+// other end accepts no bytes for the time idle. It returns how many bytes were written.
 func WriteWithin(c net.Conn, b []byte, idle time.Duration) (n int, err error) {
 	for n < len(b) {
 		_ = c.SetWriteDeadline(time.Now().Add(idle)) // fails only if it is closed
