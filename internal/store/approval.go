@@ -42,9 +42,10 @@ const (
 	moveApproval = `UPDATE approval SET state = ?, ended = ?, decider = ?, decided = ?, note = ?, seal = ? WHERE ` +
 		`id = ? AND state = ?`
 	sealApproval = `UPDATE approval SET seal = ? WHERE id = ?`
-	// forgottenAtOnce is how many requests a statement deletes, since other writes wait for it.
-	forgottenAtOnce = 1000
-	forgetApproval  = `DELETE FROM approval WHERE rowid IN (SELECT rowid FROM approval
+	// requestsAtOnce is how many requests a transaction deletes or copies, since other writes
+	// wait for it.
+	requestsAtOnce = 1000
+	forgetApproval = `DELETE FROM approval WHERE rowid IN (SELECT rowid FROM approval
 		WHERE state NOT IN ('pending', 'approved') AND max(ended, decided) < ? AND NOT EXISTS (SELECT 1 FROM execution
 		WHERE execution.id = approval.execution AND execution.ended = 0) LIMIT ?)`
 	fixedApproval = `id, subject, execution, state, decider, decided, note, ended, principal, expires, ` +
@@ -57,7 +58,7 @@ const (
 	isOutside = isInForce + ` AND execution = ''`
 	isProgram = isInForce + ` AND execution <> ''`
 
-	oldApprovals = `SELECT id, request FROM approval WHERE ` + isOutside + ` AND expires = 0`
+	oldApprovals = `SELECT id, request FROM approval WHERE ` + isOutside + ` AND expires = 0 LIMIT ?`
 )
 
 // An approvalRow is a row of approvalColumns or listedApproval.
@@ -120,12 +121,12 @@ func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Re
 	args := []any{r.ID, r.Subject, r.Execution, k.key.Seal(requestPurpose, text, id),
 		k.key.Seal(argumentsPurpose, r.Arguments, id), row.rowDigest(k.g), r.Principal, r.Expires.UnixMicro(),
 		r.Execution != "", r.Principal, r.Created.UnixMicro(), approval.MaxWaiting}
+	if err := k.copyOld(ctx); err != nil {
+		return nil, err
+	}
 	for range 3 { // the conflicting request may be decided in the meantime
 		var added int64
 		err = k.s.writer.runInTransaction(ctx, true, func(ctx context.Context, w *writer) error {
-			if err := k.copyFields(ctx, w); err != nil {
-				return err
-			}
 			res, err := w.runStatement(ctx, insertApproval, args...)
 			if err == nil {
 				added, err = res.RowsAffected()
@@ -151,21 +152,30 @@ func (k *Approvals) Open(ctx context.Context, r *approval.Request) (*approval.Re
 	return nil, err
 }
 
-// copyFields copies fields of requests of an older version to their columns, if they are in force
-// and from outside programs. A request that can't be opened gets no principal.
+// copyOld copies the fields of requests of an older version to their columns, if they are in force
+// and from outside programs. Other writes are made between its transactions.
+func (k *Approvals) copyOld(ctx context.Context) error {
+	for {
+		old, err := readOld(ctx, k.s.read, 1) // nearly always none, so that nothing is written
+		if err == nil && len(old) > 0 {
+			err = k.s.writer.runInTransaction(ctx, false, k.copyFields)
+		}
+		if err != nil || len(old) == 0 {
+			return err
+		}
+	}
+}
+
+// copyFields is a transaction of copyOld. A request that can't be opened gets no principal.
 func (k *Approvals) copyFields(ctx context.Context, w *writer) error {
-	rows, err := w.conn.QueryContext(ctx, oldApprovals)
-	old, err := collectRows(ctx, rows, err, func(scan func(...any) error) (*approvalRow, error) {
-		row := &approvalRow{}
-		return row, scan(&row.id, &row.request)
-	})
+	old, err := readOld(ctx, w.conn, requestsAtOnce)
 	if err != nil {
 		return err
 	}
 	for _, row := range old {
 		r, expires := &approval.Request{}, int64(1)
 		if text, err := k.key.Unseal(requestPurpose, row.request, []byte(row.id)); err == nil &&
-			json.Unmarshal(text, r) == nil {
+			json.Unmarshal(text, r) == nil && r.Expires.UnixMicro() != 0 {
 			expires = r.Expires.UnixMicro()
 		}
 		if _, err := w.runStatement(ctx, `UPDATE approval SET principal = ?, expires = ? WHERE id = ?`, r.Principal,
@@ -174,6 +184,15 @@ func (k *Approvals) copyFields(ctx context.Context, w *writer) error {
 		}
 	}
 	return nil
+}
+
+// readOld returns at most limit requests whose fields copyOld has to copy.
+func readOld(ctx context.Context, q record.Querier, limit int) ([]approvalRow, error) {
+	rows, err := q.QueryContext(ctx, oldApprovals, limit)
+	return collectRows(ctx, rows, err, func(scan func(...any) error) (*approvalRow, error) {
+		row := &approvalRow{}
+		return row, scan(&row.id, &row.request)
+	})
 }
 
 // Get returns a request, or nil if it is unknown.
@@ -257,22 +276,37 @@ func listApprovals(q approval.Query) (query string, args []any) {
 		index = " INDEXED BY approval_expires"
 	}
 	if q.Before != "" {
-		add("seq < (SELECT seq FROM approval WHERE id = ?)", q.Before)
+		// Without the key, rows can be given the same seq. Pages must skip none of them.
+		add("(seq, rowid) < (SELECT seq, rowid FROM approval WHERE id = ?)", q.Before)
 	}
 	return listedApproval + ` FROM approval WHERE rowid IN (SELECT rowid FROM approval` + index + ` WHERE ` +
-		strings.Join(where, " AND ") + ` ORDER BY seq DESC LIMIT ?) ORDER BY seq DESC`, append(args, q.Max())
+			strings.Join(where, " AND ") + ` ORDER BY seq DESC, rowid DESC LIMIT ?) ORDER BY seq DESC, rowid DESC`,
+		append(args, q.Max())
 }
 
-// List returns the requests that match q, newest first. Requests that were changed are omitted.
+// List returns the requests that match q, newest first. Requests that were changed are omitted, so
+// the list may be shorter than q.Limit, but it is only empty if no others match.
 func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Request, error) {
 	if err := k.g.ensureLists(ctx); err != nil {
 		return nil, err
 	}
 	if !q.Lapsed.IsZero() {
-		if err := k.s.writer.runInTransaction(ctx, false, k.copyFields); err != nil {
+		if err := k.copyOld(ctx); err != nil {
 			return nil, err
 		}
 	}
+	for {
+		out, last, err := k.readPage(ctx, q)
+		if err != nil || len(out) > 0 || last == "" {
+			return out, err
+		}
+		q.Before = last
+	}
+}
+
+// readPage returns one page of requests, without changed ones, and the id of its last row: "" if
+// the page has no rows.
+func (k *Approvals) readPage(ctx context.Context, q approval.Query) (out []approval.Request, last string, err error) {
 	query, args := listApprovals(q)
 	rows, err := k.s.read.QueryContext(ctx, query, args...)
 	all, err := collectRows(ctx, rows, err, func(scan func(...any) error) (*approvalRow, error) {
@@ -280,20 +314,20 @@ func (k *Approvals) List(ctx context.Context, q approval.Query) ([]approval.Requ
 		return row, row.scanRow(scan)
 	})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	var out []approval.Request
 	for i := range all {
+		last = all[i].id
 		r, err := k.openListRow(ctx, &all[i])
 		switch {
 		case isChanged(err): // the others are still returned
 		case err != nil:
-			return nil, err
+			return nil, "", err
 		case r != nil:
 			out = append(out, *r)
 		}
 	}
-	return out, nil
+	return out, last, nil
 }
 
 // openListRow unseals a row of a list. A row that doesn't match its seal is read again, because it
@@ -354,13 +388,13 @@ func (s *Store) ForgetApprovals(ctx context.Context, before time.Time) error {
 	for {
 		var deleted int64
 		err := s.writer.runInTransaction(ctx, false, func(ctx context.Context, w *writer) error {
-			res, err := w.runStatement(ctx, forgetApproval, before.UnixMicro(), forgottenAtOnce)
+			res, err := w.runStatement(ctx, forgetApproval, before.UnixMicro(), requestsAtOnce)
 			if err == nil {
 				deleted, err = res.RowsAffected()
 			}
 			return err
 		})
-		if err != nil || deleted < forgottenAtOnce {
+		if err != nil || deleted < requestsAtOnce {
 			return err
 		}
 	}

@@ -30,12 +30,12 @@ func TestApprovalQueriesUseIndexes(t *testing.T) {
 	for name, c := range map[string]statement{
 		"insert": {insertApproval, make([]any, 12), "approval_principal"},
 		"forget": {forgetApproval, make([]any, 2), "approval_over"},
-		"copy":   {oldApprovals, nil, "approval_expires"},
+		"copy":   {oldApprovals, []any{1}, "approval_expires"},
 		"lapsed": list(over, "approval_expires"), "programs": list(approval.Query{Programs: true}, "approval_program"),
 		"subject":   list(approval.Query{Execution: "e", Subject: "e/1", Limit: 1}, "approval_execution"),
 		"execution": list(approval.Query{Execution: "e", States: inForce}, "approval_execution"),
 		"pending":   list(approval.Query{States: inForce[:1]}, "approval_state"),
-		"all":       list(approval.Query{Before: "apr_1"}, "approval_seq"),
+		"all":       list(approval.Query{Before: "apr_1"}, "approval_seq (seq<?)"),
 	} {
 		rows, err := s.read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.query, c.args...)
 		if err != nil {

@@ -44,7 +44,7 @@ type Store interface {
 	// Get returns a request, or nil if there is none.
 	Get(ctx context.Context, id string) (*Request, error)
 	// List returns the requests that q selects, newest first, without arguments larger than
-	// ListedArguments.
+	// ListedArguments. The list is only empty if no others match.
 	List(ctx context.Context, q Query) ([]Request, error)
 	// Move moves a request from one state to another, with the decision, and reports whether it was
 	// in the first state.
