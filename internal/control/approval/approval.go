@@ -9,9 +9,11 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -307,55 +309,70 @@ const (
 	notMade      = "the approved call was not made in time"
 )
 
-// ExpireRequests ends requests of calls from outside programs, if nothing waits for them. A request
-// expires if no one decided on it in time. An approval is withdrawn if the client didn't repeat the
-// call in time.
+// ExpireRequests ends the requests of calls from outside programs whose time is over. A pending
+// request expires: a call that still waits for it is denied. An approval is withdrawn, because the
+// client didn't repeat the call in time.
 func (g *Gate) ExpireRequests(ctx context.Context) error {
-	if g.cfg.Store == nil {
-		return nil
-	}
-	q := Query{Lapsed: g.cfg.Clock.Now(), Limit: 1000}
-	for {
-		over, err := g.cfg.Store.List(ctx, q)
-		if err != nil || len(over) == 0 {
-			return err
-		}
-		for i := range over {
-			if r := &over[i]; r.State == Pending {
-				err = g.expire(ctx, r)
-			} else {
-				err = g.withdrawApproval(ctx, r, notMade)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		q.Before = over[len(over)-1].ID
-	}
+	return g.endRequests(ctx, Query{Lapsed: g.cfg.Clock.Now()}, notMade)
 }
 
 // WithdrawApprovals withdraws the approvals of calls from outside programs that have not been used.
 // In a data folder that was restored from a backup, they may have been used after it was made.
 func (g *Gate) WithdrawApprovals(ctx context.Context) error {
+	return g.endRequests(ctx, Query{States: []State{Approved}}, "the data folder was restored from a backup")
+}
+
+// endedAtOnce is how many requests are ended together, since people's decisions wait for that.
+const endedAtOnce = 250
+
+// endRequests ends the requests that q selects, unless they are of programs. Pending ones expire,
+// and approved ones are withdrawn, with the note why.
+func (g *Gate) endRequests(ctx context.Context, q Query, why string) error {
 	if g.cfg.Store == nil {
 		return nil
 	}
-	q := Query{States: []State{Approved}, Limit: 1000}
+	q.Limit = 1000
 	for {
-		all, err := g.cfg.Store.List(ctx, q)
-		if err != nil || len(all) == 0 {
+		page, err := g.cfg.Store.List(ctx, q)
+		if err != nil || len(page) == 0 {
 			return err
 		}
-		for i := range all {
-			if all[i].Execution != "" {
-				continue
-			}
-			if err := g.withdraw(ctx, all[i].ID, "the data folder was restored from a backup"); err != nil {
+		q.Before = page[len(page)-1].ID
+		page = slices.DeleteFunc(page, func(r Request) bool { return r.Execution != "" })
+		for some := range slices.Chunk(page, endedAtOnce) {
+			if err := g.endTogether(ctx, some, why); err != nil {
 				return err
 			}
 		}
-		q.Before = all[len(all)-1].ID
 	}
+}
+
+// endTogether ends some requests for endRequests. It moves them concurrently, because a store can
+// write concurrent changes in one transaction.
+func (g *Gate) endTogether(ctx context.Context, some []Request, why string) error {
+	done, err := g.alone(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	now := g.cfg.Clock.Now()
+	moved, errs := make([]bool, len(some)), make([]error, len(some))
+	var moves sync.WaitGroup
+	for i, r := range some {
+		to, d := Expired, Decision{Time: now}
+		if r.State == Approved {
+			to, d = Withdrawn, Decision{Decider: r.Decider, Time: r.Decided, Note: why}
+		}
+		moves.Go(func() { moved[i], errs[i] = g.cfg.Store.Move(ctx, r.ID, r.State, to, d) })
+	}
+	moves.Wait()
+	for i, r := range some {
+		if moved[i] {
+			g.wake(r.ID)
+			g.notifyState(ctx, r.ID)
+		}
+	}
+	return cmp.Or(errs...)
 }
 
 // WithdrawAll withdraws the requests of an execution that no call has used, since nothing waits for

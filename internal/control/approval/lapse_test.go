@@ -101,6 +101,38 @@ func TestUnusedApprovalsLapse(t *testing.T) {
 		})
 }
 
+// One run ends all requests whose time is over, however many there are.
+func TestManyRequestsLapse(t *testing.T) {
+	store := approvaltest.NewMemory()
+	scenario(t, "many", approval.Config{Store: store, Expires: time.Hour}, func(t *testing.T, g *approval.Gate) {
+		const many = 1100
+		for i := range many {
+			a := ask("", "1", fmt.Sprintf(`{"n": %d}`, i))
+			a.Call.Principal.ID = fmt.Sprintf("key:%d", i)
+			_ = askOnce(t, g, a)
+		}
+		time.Sleep(2 * time.Hour)
+		if err := g.ExpireRequests(t.Context()); err != nil {
+			t.Fatalf("ExpireRequests: %v", err)
+		}
+		q, ended := approval.Query{States: []approval.State{approval.Expired}, Limit: 1000}, 0
+		for {
+			page, err := store.List(t.Context(), q)
+			if err != nil {
+				t.Fatalf("List: %v", err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			ended += len(page)
+			q.Before = page[len(page)-1].ID
+		}
+		if ended != many {
+			t.Errorf("%d requests expired, want %d", ended, many)
+		}
+	})
+}
+
 // A list whose newest requests have expired goes on with the older ones: the configured time was
 // longer when they were made.
 func TestListSkipsExpiredRequests(t *testing.T) {
