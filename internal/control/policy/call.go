@@ -7,18 +7,19 @@ import (
 )
 
 // DecideCall is Decide for a call of a tool. It also denies calls that no policy about the tool can
-// permit: see barCall. r.Tool is the tool as it applies to r.Arguments (tool.Tool.ForCall).
+// permit: see denyCall. r.Tool is the tool as it applies to r.Arguments (tool.Tool.ForCall).
 func (e *Engine) DecideCall(r Request) Decision {
 	d := e.Decide(r)
-	if bar, barred := e.barCall(r, d); barred {
-		return bar
+	if denial, denied := e.denyCall(r, d); denied {
+		return denial
 	}
 	return d
 }
 
-// barCall denies a call that the policies have decided as d, if its tool requires another one that
-// the caller may not use, or if policy removes fields by their names and the call renames fields.
-func (e *Engine) barCall(r Request, d Decision) (bar Decision, barred bool) {
+// denyCall denies a call, whatever the policies' decision d is, for two reasons: its tool requires
+// another tool that the caller may not use, or policy removes fields by their names and the call
+// renames fields. Otherwise it returns d and false.
+func (e *Engine) denyCall(r Request, d Decision) (denial Decision, denied bool) {
 	if r.Tool == nil || r.File != nil || len(r.Kinds) > 0 {
 		return d, false
 	}
@@ -33,8 +34,9 @@ func (e *Engine) barCall(r Request, d Decision) (bar Decision, barred bool) {
 	return d, false
 }
 
-// describeBar describes what would change about a barred call, which d would decide.
-func describeBar(t *tool.Tool, d Decision) string {
+// describeDenial describes what would have to change for a call that denyCall denied. d is the
+// policies' decision on it.
+func describeDenial(t *tool.Tool, d Decision) string {
 	if required := t.RequiredTool(); required != nil {
 		return "it is denied unless the caller may call " + required.Path()
 	}

@@ -35,9 +35,9 @@ type Trace struct {
 // Explain decides r, as DecideCall does, and explains the decision.
 func (e *Engine) Explain(r Request) Explanation {
 	x := e.explainPolicies(r)
-	if bar, barred := e.barCall(r, x.Decision); barred {
-		x.Change = describeBar(r.Tool, x.Decision)
-		x.Decision = bar
+	if denial, denied := e.denyCall(r, x.Decision); denied {
+		x.Change = describeDenial(r.Tool, x.Decision)
+		x.Decision = denial
 	}
 	return x
 }
