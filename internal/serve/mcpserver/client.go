@@ -63,9 +63,9 @@ func clientOf(ctx context.Context) *client {
 	return c
 }
 
-// isCut reports whether the client of a connection's context was cut off. Whatever of the client
-// outlives a request is registered first, and then ended if this reports true: Cut ends what is
-// registered by then.
+// isCut reports whether Cut has closed the client of a connection's context. Cut ends only what is
+// already registered. So register anything that outlives a request, then call isCut, and end it
+// again if isCut returns true.
 func isCut(ctx context.Context) bool {
 	c := clientOf(ctx)
 	return c != nil && c.ctx.Err() != nil

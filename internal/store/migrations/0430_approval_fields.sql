@@ -1,6 +1,7 @@
 -- +goose Up
--- Copies of fields of the sealed request, by which requests are counted and found; what is sealed is what applies.
--- expires is in microseconds since 1970, UTC; 0: nothing was copied yet, since the request is of an older version.
+-- Copies of fields of the sealed request, by which requests are counted and found. If a copy differs from the sealed
+-- field, the request is refused. expires is in microseconds since 1970, UTC. It is 0 if an older version wrote the
+-- request and its fields were not copied yet.
 ALTER TABLE approval ADD COLUMN principal TEXT NOT NULL DEFAULT '';
 ALTER TABLE approval ADD COLUMN expires INTEGER NOT NULL DEFAULT 0;
 
