@@ -12,12 +12,18 @@ const ConnectionHeader = "Biplane-Connection"
 // ProfileHeader names the profile of a connection; empty: none.
 const ProfileHeader = "Biplane-Profile"
 
-// StdioEnd is the method of the notification that ends such a connection when the process behind it
-// stops. Its parameters are a StdioEndParams. Requests that it doesn't list and that were not
-// answered had no effect, and can be sent to the next process.
+// EndHeader says that the client of a connection understands StdioEnd, whatever its value.
+const EndHeader = "Biplane-End"
+
+// StdioEnd is the method of the last message to a client that sent EndHeader, when the process that
+// serves the connection stops. Its parameters are a StdioEndParams. Without this message, every
+// request without an answer may have taken effect.
 const StdioEnd = "notifications/biplane/end"
 
-// StdioEndParams are the parameters of StdioEnd.
+// StdioEndParams say which requests were not accepted. They had no effect, and can be sent to the
+// next process. Requests are named by their lines, counted from 1, since an id can be spelled in
+// several ways.
 type StdioEndParams struct {
-	Accepted []string `json:"accepted"` // ids of requests that were accepted but not answered, as they were sent
+	Read int   `json:"read"` // lines that were read: no later ones were accepted
+	Left []int `json:"left"` // lines among them whose requests were not accepted, ascending
 }

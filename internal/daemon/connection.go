@@ -26,7 +26,7 @@ func (d *Daemon) serveConnection(ctx context.Context, c httpapi.StdioClient, in 
 		return err
 	}
 	return d.servers.mcp.Continue(ctx, in, out,
-		mcpserver.Conversation{Profile: c.Profile, Labels: labels, Relayed: true, Carries: func(labels []string) error {
+		mcpserver.Conversation{Profile: c.Profile, Labels: labels, Relayed: c.KnowsEnd, Carries: func(labels []string) error {
 			now := time.Now()
 			return d.sessions.Label(context.WithoutCancel(ctx), owner, name, labels, now, now.Add(-remembered))
 		}})

@@ -92,7 +92,7 @@ func (c *connector) ownBackend(ctx context.Context, d *Daemon) relay.Backend {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		client := httpapi.StdioClient{Connection: c.name, Profile: c.cfg.Profile}
+		client := httpapi.StdioClient{Connection: c.name, Profile: c.cfg.Profile, KnowsEnd: true}
 		err := d.serveConnection(context.WithoutCancel(ctx), client, inR, outW)
 		if err != nil {
 			c.log.Error("mcp", "err", err)

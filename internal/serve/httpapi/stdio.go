@@ -16,6 +16,7 @@ import (
 type StdioClient struct {
 	Connection string // name of the connection (see api.ConnectionHeader); may be empty
 	Profile    string // empty: none
+	KnowsEnd   bool   // it understands api.StdioEnd
 }
 
 // Stdio speaks MCP as over stdio, until one side closes the connection.
@@ -30,7 +31,8 @@ func (s *Server) hijackStdio(w http.ResponseWriter, r *http.Request) {
 			api.StdioProtocol))
 		return
 	}
-	c := StdioClient{r.Header.Get(api.ConnectionHeader), r.Header.Get(api.ProfileHeader)}
+	c := StdioClient{r.Header.Get(api.ConnectionHeader), r.Header.Get(api.ProfileHeader),
+		r.Header.Get(api.EndHeader) != ""}
 	if len(c.Connection) > 64 {
 		writeError(w, tool.Errorf(tool.Invalid, "the header %s is too long", api.ConnectionHeader))
 		return

@@ -66,7 +66,8 @@ func DialStdio(ctx context.Context, folder, name, profile string) (relay.Backend
 		return nil, err
 	}
 	_, err = io.WriteString(conn, "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: "+
-		api.StdioProtocol+"\r\n"+api.ConnectionHeader+": "+name+"\r\n"+api.ProfileHeader+": "+profile+"\r\n\r\n")
+		api.StdioProtocol+"\r\n"+api.ConnectionHeader+": "+name+"\r\n"+api.ProfileHeader+": "+profile+"\r\n"+
+		api.EndHeader+": lines\r\n\r\n")
 	if err != nil {
 		conn.Close()
 		return nil, err

@@ -2,8 +2,10 @@ package mcpserver_test
 
 import (
 	"context"
+	"io"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/biplane-dev/biplane/api"
@@ -109,15 +111,15 @@ func TestDrainIsBounded(t *testing.T) {
 }
 
 // TestDrainOfRelayedConnection stops the server while a relay has a call under way. That call is
-// answered if it ends in time. Later requests are left to the next process, and the last message
-// tells the relay which they are.
+// answered if it ends in time. Later calls are left to the next process, and the last message tells
+// the relay which they are.
 func TestDrainOfRelayedConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends bool // the call ends in time
 		want string
 	}{
-		"ended":     {true, `{"accepted":[]}`},
-		"not ended": {false, `{"accepted":["77"]}`},
+		"ended":     {true, `{"read":5,"left":[5]}`},
+		"not ended": {false, `{"read":3,"left":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDoor()
@@ -147,6 +149,9 @@ func TestDrainOfRelayedConnection(t *testing.T) {
 					return res.StatusCode == 503
 				})
 				p.write(t, request(79, "ping", "", p.version))
+				if text := p.read(t); !strings.Contains(text, `"id":79`) || !strings.Contains(text, `"result"`) {
+					t.Errorf("a request that calls no tool: %s", text)
+				}
 				p.write(t, request(78, "tools/call", `{"name":"up_echo"}`, p.version))
 				close(release)
 				if text := p.read(t); !strings.Contains(text, `"id":77`) || !strings.Contains(text, "in time") {
@@ -163,6 +168,44 @@ func TestDrainOfRelayedConnection(t *testing.T) {
 			if err := <-p.done; err != nil && c.ends {
 				t.Errorf("Continue: %v", err)
 			}
+		})
+	}
+}
+
+// TestDrainOfRelayedTask stops the server while a task of a relayed connection is under way: its
+// client can still cancel it, and read the result of one that ends in time. No other process has
+// them.
+func TestDrainOfRelayedTask(t *testing.T) {
+	for _, method := range []string{"tasks/result", "tasks/get", "tasks/cancel"} {
+		t.Run(method, func(t *testing.T) {
+			d, hold := taskDoor()
+			release := sync.OnceFunc(func() { close(hold) })
+			defer release()
+			s := mcpserver.New(config(d, mcpserver.Direct))
+			srv := httptest.NewServer(s.Handler())
+			defer srv.Close()
+			other := dial(t, srv.URL, "2026-07-28")
+			p := continueStdio(t, s, "2025-11-25", mcpserver.Conversation{Relayed: true})
+			id := newTask(t, p, taskCall)
+			ctx, cancel := context.WithCancel(t.Context())
+			drained := make(chan struct{})
+			go func() { s.Drain(ctx, func() {}); close(drained) }()
+			eventually(t, "the server stops", func() bool {
+				res := other.post(t, request(1, "tools/list", "", other.version), nil)
+				drain(t, res)
+				return res.StatusCode == 503
+			})
+			p.write(t, request(80, method, `{"taskId":"`+id+`"}`, p.version))
+			if method == "tasks/result" {
+				release()
+			}
+			for text := ""; !strings.Contains(text, `"id":80`); {
+				text = p.read(t)
+			}
+			go io.Copy(io.Discard, p.out)
+			cancel()
+			<-drained
+			s.Close()
 		})
 	}
 }

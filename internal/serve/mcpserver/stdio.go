@@ -34,8 +34,8 @@ type Conversation struct {
 	Profile string                      // of the client; empty: none
 	Labels  []string                    // of the data sent over it before
 	Carries func(labels []string) error // stores more labels for the next process; nil: there is none
-	// Relayed: the client is a relay, which sends what this process did not accept to the next one.
-	// Such requests are not answered, and api.StdioEnd ends the connection.
+	// Relayed: the client is a relay that sends what this process did not accept to the next one.
+	// Such requests are not answered, and the last message is api.StdioEnd.
 	Relayed bool
 }
 
@@ -104,16 +104,15 @@ type conn struct {
 	out lineWriter
 
 	mu      sync.Mutex
-	ended   bool                   // no more requests are accepted
-	pending map[any]pendingRequest // unanswered requests by id
-	writing int                    // responses being written
+	pending map[any]bool // ids of unanswered requests; true: the request calls a tool
+	writing int          // responses being written
+	read    int          // lines that were read, without empty ones
+	left    []int        // lines whose requests are left to the next process
+	ended   bool         // no more requests are accepted
 }
 
-// A pendingRequest is a request that was accepted and is not answered.
-type pendingRequest struct {
-	id   json.RawMessage // as it was received
-	call bool            // it calls a tool
-}
+// maxLeft is how many requests are left to the next process. More are refused.
+const maxLeft = 10_000
 
 type line struct {
 	text []byte
@@ -124,7 +123,7 @@ func newConn(in io.Reader, out io.Writer, s *Server) *conn {
 	c := &conn{
 		srv: s, in: in, out: lineWriter{w: out}, limits: s.cfg.Limits,
 		lines: make(chan line), closed: make(chan struct{}), freed: make(chan struct{}, 1),
-		pending: map[any]pendingRequest{},
+		pending: map[any]bool{},
 		order:   &order{lines: map[string]*lineUp{}, places: map[any]*place{}},
 	}
 	go c.readLines()
@@ -193,6 +192,9 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 
 // decodeLine returns the message of a line. For an invalid line it sends an error and returns nil.
 func (c *conn) decodeLine(l line) jsonrpc.Message {
+	c.mu.Lock()
+	c.read++
+	c.mu.Unlock()
 	if l.long {
 		c.rejectLine(nil, jsonrpc.CodeInvalidRequest, "message is larger than "+strconv.FormatInt(c.limits.Body, 10)+
 			" bytes")
@@ -213,7 +215,7 @@ func (c *conn) decodeLine(l line) jsonrpc.Message {
 		return nil
 	}
 	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() {
-		accepted, bad := c.addPending(r, e.id)
+		accepted, bad := c.addPending(r)
 		if bad != nil {
 			c.rejectLine(e.id, bad.Code, bad.Message)
 		}
@@ -268,24 +270,22 @@ func (l *lineWriter) writeLine(b []byte) error {
 
 // addPending registers a request as pending. If it doesn't accept the request, it returns the error
 // to answer; nil if a relay will send the request to the next process.
-func (c *conn) addPending(r *jsonrpc.Request, id json.RawMessage) (accepted bool, bad *jsonrpc.Error) {
+func (c *conn) addPending(r *jsonrpc.Request) (accepted bool, bad *jsonrpc.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.pending[r.ID.Raw()]; ok {
 		return false, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
 			Message: "a request with this id is still in progress"}
 	}
-	if c.relayed && (c.ended || c.srv.calls.isStopping()) {
-		return false, nil
-	}
 	call := callsTool(r.Method)
-	if call && !c.srv.calls.enterCall() {
-		if c.relayed {
+	if c.ended || call && !c.srv.calls.enterCall() {
+		if c.relayed && len(c.left) < maxLeft {
+			c.left = append(c.left, c.read)
 			return false, nil
 		}
 		return false, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: notTaken}
 	}
-	c.pending[r.ID.Raw()] = pendingRequest{id, call}
+	c.pending[r.ID.Raw()] = call
 	return true, nil
 }
 
@@ -293,12 +293,12 @@ func (c *conn) addPending(r *jsonrpc.Request, id json.RawMessage) (accepted bool
 // the request called a tool.
 func (c *conn) releaseID(id jsonrpc.ID) (call bool) {
 	c.mu.Lock()
-	p := c.pending[id.Raw()]
+	call = c.pending[id.Raw()]
 	delete(c.pending, id.Raw())
 	c.writing++
 	c.mu.Unlock()
 	c.order.forgetRequest(id.Raw())
-	return p.call
+	return call
 }
 
 // finishWrite unregisters a request whose response was written, or couldn't be.
@@ -319,8 +319,8 @@ func (c *conn) finishWrite(call bool) {
 func (c *conn) dropPending() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, p := range c.pending {
-		if p.call {
+	for id, call := range c.pending {
+		if call {
 			c.srv.calls.leaveCall()
 		}
 		delete(c.pending, id)
@@ -373,15 +373,12 @@ func (c *conn) abortReading() { c.once.Do(func() { close(c.closed) }) }
 // endWait is how long a relay may take to read api.StdioEnd.
 const endWait = time.Second
 
-// tellEnd tells a relay which of the unanswered requests were accepted. No more are accepted then.
+// tellEnd tells a relay which requests were not accepted. No more are accepted then.
 func (c *conn) tellEnd() {
 	c.mu.Lock()
 	told := c.ended || !c.relayed
 	c.ended = true
-	end := api.StdioEndParams{Accepted: []string{}}
-	for _, p := range c.pending {
-		end.Accepted = append(end.Accepted, string(p.id))
-	}
+	end := api.StdioEndParams{Read: c.read, Left: append([]int{}, c.left...)}
 	c.mu.Unlock()
 	if told {
 		return

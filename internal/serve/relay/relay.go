@@ -12,7 +12,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -59,40 +61,80 @@ type relay struct {
 	cfg Config
 	out lineWriter
 
-	mu      sync.Mutex
-	back    Backend
-	to      *lineWriter         // writes to back
-	ended   bool                // the agent is done, or the relay is stopping
-	hello   []byte              // its initialize request
-	helloID string              // its id
-	ready   []byte              // its notifications/initialized
-	pending map[string]*request // unanswered requests by id
-	sent    int                 // requests so far
-	kept    int                 // bytes of the lines of pending requests
-	// accepted are the ids of the requests that the backend accepted and won't answer; nil: the
-	// backend has not said.
-	accepted map[string]bool
+	mu         sync.Mutex
+	back       Backend
+	to         *lineWriter         // writes to back
+	lines      int                 // lines that were written to back, or will be
+	connected  time.Time           // when back was connected
+	end        *api.StdioEndParams // what back said at its end; nil: nothing
+	inputEnded bool                // the agent sends no more
+	ended      bool                // the agent is gone, or the relay is stopping
+	hello      []byte              // its initialize request
+	helloID    string              // its id
+	ready      []byte              // its notifications/initialized
+	pending    map[string]*request // unanswered requests by id
+	kept       int                 // bytes of the lines of pending requests
 	// idle is not nil once the relay is stopping and refuses new requests. It is closed when no
 	// request is pending.
 	idle chan struct{}
 }
 
-// keptBytes is how many bytes of requests are kept to send them again.
-const keptBytes = 16 << 20
+// Bounds of what is kept of pending requests to send them again, in bytes.
+const (
+	keptBytes = 16 << 20 // of all of them
+	keptLine  = 4 << 20  // of one
+)
+
+// lossesPerRequest is how many backends a request may lose that didn't say what they accepted. It
+// may be what ended them.
+const lossesPerRequest = 2
 
 // A request is an unanswered request.
 type request struct {
 	id       json.RawMessage
 	method   string
-	line     []byte // nil: there was no room to keep it
-	number   int    // counts from the first request
+	text     []byte // nil: it is not kept
+	line     int    // which line it is for the backend
+	losses   int    // of backends that didn't say what they accepted
 	canceled bool   // the agent expects no answer
 }
 
 // An envelope holds the fields of a message that the relay reads.
 type envelope struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
+	id     json.RawMessage
+	method string
+}
+
+// readEnvelope returns the fields of a message. Like the server, it reads only members that are
+// named exactly so.
+func readEnvelope(line []byte) (e envelope, ok bool) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(line, &members) != nil {
+		return envelope{}, false
+	}
+	e.id = members["id"]
+	if m := members["method"]; m != nil && json.Unmarshal(m, &e.method) != nil {
+		e.method = string(m) // of no use, and not empty
+	}
+	return e, true
+}
+
+// idKey returns the same for all spellings of an id, since the server spells ids in its own way.
+func idKey(id json.RawMessage) string {
+	var v any
+	if json.Unmarshal(id, &v) != nil {
+		return string(id)
+	}
+	switch v := v.(type) {
+	case string:
+		return strconv.Quote(v)
+	case float64:
+		if v == 0 {
+			return "0" // or -0
+		}
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return string(id)
 }
 
 // changesNothing lists the methods whose requests can be sent twice.
@@ -101,31 +143,36 @@ var changesNothing = []string{
 	"completion/complete",
 }
 
-// canRepeat reports whether the next backend can be sent a request that this one did not answer.
+// wasAccepted reports whether the lost backend has accepted a request, or may have. r.mu must be
+// held.
+func (r *relay) wasAccepted(q *request) bool {
+	return r.end == nil || q.line <= r.end.Read && !slices.Contains(r.end.Left, q.line)
+}
+
+// canRepeat reports whether a request that the lost backend did not answer can be sent to the next.
 // r.mu must be held.
 func (r *relay) canRepeat(q *request) bool {
-	if q.line == nil {
+	if q.text == nil || q.canceled {
 		return false
 	}
-	return slices.Contains(changesNothing, q.method) || r.accepted != nil && !r.accepted[string(q.id)]
+	return !r.wasAccepted(q) || slices.Contains(changesNothing, q.method) && q.losses < lossesPerRequest
 }
 
 // addRequest adds a pending request. r.mu must be held.
-func (r *relay) addRequest(e envelope, line []byte) {
-	r.removeRequest(string(e.ID))
-	r.sent++
-	q := &request{id: e.ID, method: e.Method, number: r.sent}
-	if r.kept+len(line) <= keptBytes {
-		q.line = slices.Clone(line)
-		r.kept += len(line)
+func (r *relay) addRequest(e envelope, text []byte) {
+	r.removeRequest(idKey(e.id))
+	q := &request{id: e.id, method: e.method, line: r.lines}
+	if len(text) <= keptLine && r.kept+len(text) <= keptBytes {
+		q.text = slices.Clone(text)
+		r.kept += len(text)
 	}
-	r.pending[string(e.ID)] = q
+	r.pending[idKey(e.id)] = q
 }
 
 // removeRequest removes a request that is no longer pending. r.mu must be held.
 func (r *relay) removeRequest(id string) {
 	if q := r.pending[id]; q != nil {
-		r.kept -= len(q.line)
+		r.kept -= len(q.text)
 		delete(r.pending, id)
 	}
 }
@@ -140,7 +187,7 @@ func (r *relay) cancelRequest(line []byte) {
 	if json.Unmarshal(line, &m) != nil {
 		return // the backend ignores it, too
 	}
-	if q := r.pending[string(m.Params.ID)]; q != nil {
+	if q := r.pending[idKey(m.Params.ID)]; q != nil {
 		q.canceled = true
 	}
 }
@@ -150,7 +197,7 @@ func (r *relay) runUntilEnd(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	r.back, r.to = back, &lineWriter{w: back}
+	r.useBackend(back, 0)
 	over, finished := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(finished)
@@ -247,41 +294,52 @@ func (r *relay) relayFromAgent(in *bufio.Reader) {
 		}
 		if err != nil {
 			r.mu.Lock()
-			r.ended = true
-			back := r.back
+			r.inputEnded = true
+			back, to := r.back, r.to
 			r.mu.Unlock()
-			if err := back.CloseWrite(); err != nil {
-				back.Close()
-			}
+			to.mu.Lock() // requests may be sent again
+			defer to.mu.Unlock()
+			endWriting(back)
 			return
 		}
 	}
 }
 
+// endWriting closes a backend for writing, or as a whole.
+func endWriting(back Backend) {
+	if err := back.CloseWrite(); err != nil {
+		back.Close()
+	}
+}
+
+// useBackend makes a backend the current one, to which lines have been written. r.mu must be held,
+// unless nothing else runs yet.
+func (r *relay) useBackend(back Backend, lines int) {
+	r.back, r.to, r.lines, r.connected = back, &lineWriter{w: back}, lines, time.Now()
+}
+
 // passMessage sends a message to the backend. It stores what is needed if the backend is lost. A
 // request that can't be sent is answered when the loss is noticed.
 func (r *relay) passMessage(line []byte) {
-	var e envelope
-	known := json.Unmarshal(line, &e) == nil // the backend refuses invalid messages
+	e, known := readEnvelope(line) // the backend refuses invalid messages
+	isRequest := known && e.method != "" && e.id != nil
 	r.mu.Lock()
-	if known {
-		switch {
-		case e.Method == "initialize":
-			r.hello, r.helloID = slices.Clone(line), string(e.ID)
-		case e.Method == "notifications/initialized":
-			r.ready = slices.Clone(line)
-		case e.Method == "notifications/cancelled":
-			r.cancelRequest(line)
-		}
-		if e.Method != "" && e.ID != nil {
-			if r.idle != nil {
-				r.mu.Unlock()
-				_ = r.refuseRequest(e.ID,
-					"biplane is stopping and accepts no more requests: send this one again when it has restarted")
-				return
-			}
-			r.addRequest(e, line)
-		}
+	switch {
+	case isRequest && r.idle != nil:
+		r.mu.Unlock()
+		_ = r.refuseRequest(e.id,
+			"biplane is stopping and accepts no more requests: send this one again when it has restarted")
+		return
+	case e.method == "initialize":
+		r.hello, r.helloID = slices.Clone(line), idKey(e.id)
+	case e.method == "notifications/initialized":
+		r.ready = slices.Clone(line)
+	case e.method == "notifications/cancelled":
+		r.cancelRequest(line)
+	}
+	r.lines++
+	if isRequest {
+		r.addRequest(e, line)
 	}
 	to := r.to
 	r.mu.Unlock()
@@ -312,17 +370,15 @@ func (r *relay) toAgent(ctx context.Context) error {
 
 // passAnswer sends a message of the backend to the agent. api.StdioEnd is meant for the relay.
 func (r *relay) passAnswer(line []byte) error {
-	var e envelope
-	if json.Unmarshal(line, &e) == nil {
-		switch {
-		case e.Method == api.StdioEnd:
-			r.noteEnd(line)
-			return nil
-		case e.Method == "" && e.ID != nil:
-			r.mu.Lock()
-			r.removeRequest(string(e.ID)) // before the agent reads the answer, and may reuse the id
-			r.mu.Unlock()
-		}
+	e, known := readEnvelope(line)
+	switch {
+	case known && e.method == api.StdioEnd:
+		r.noteEnd(line)
+		return nil
+	case known && e.method == "" && e.id != nil:
+		r.mu.Lock()
+		r.removeRequest(idKey(e.id)) // before the agent reads the answer, and may reuse the id
+		r.mu.Unlock()
 	}
 	err := r.out.writeLine(line)
 	r.mu.Lock()
@@ -331,20 +387,17 @@ func (r *relay) passAnswer(line []byte) error {
 	return err
 }
 
-// noteEnd notes which requests a backend has accepted.
+// noteEnd notes what a backend says of the requests that it has read.
 func (r *relay) noteEnd(line []byte) {
 	var m struct {
 		Params *api.StdioEndParams `json:"params"`
 	}
-	if json.Unmarshal(line, &m) != nil || m.Params == nil {
+	if json.Unmarshal(line, &m) != nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.accepted = map[string]bool{}
-	for _, id := range m.Params.Accepted {
-		r.accepted[id] = true
-	}
+	r.end = m.Params
 }
 
 // reconnect connects to another backend after the loss of one. It repeats the agent's handshake
@@ -357,114 +410,158 @@ func (r *relay) reconnect(ctx context.Context) (*bufio.Reader, error) {
 	if r.ended {
 		return nil, nil
 	}
-	r.cfg.Log.Info("the biplane process that answered requests has exited")
-	asked := r.pending[r.helloID] // its answer was lost: the new backend will answer
-	if asked != nil && asked.method != "initialize" {
-		asked = nil // the agent used the id again
+	initialize := r.pending[r.helloID] // its answer was lost: the new backend will answer
+	if initialize != nil && initialize.method != "initialize" {
+		initialize = nil // the agent used the id again
 	}
-	back, in, err := r.findBackend(ctx, asked == nil)
+	repeated, refused := r.sortLost(initialize)
+	if r.inputEnded && len(repeated) == 0 {
+		r.giveUpLost()
+		return nil, nil
+	}
+	r.cfg.Log.Info("the biplane process that answered requests has exited")
+	back, in, err := r.findBackend(ctx, initialize == nil)
 	if err != nil {
+		r.giveUpLost()
 		return nil, err
 	}
-	r.back, r.to = back, &lineWriter{w: back}
-	repeated, err := r.sortLost(asked)
-	if err != nil {
+	if r.refuseLost(refused) != nil {
 		back.Close()
 		return nil, nil // the agent is gone
 	}
-	r.accepted = nil
-	r.notifyFinish()
-	// The backend may answer before it reads on, and the caller reads the answers. What the agent
-	// sends next waits.
+	r.end = nil
 	to := r.to
 	to.mu.Lock()
+	for _, q := range repeated {
+		r.lines++
+		q.line = r.lines
+	}
+	inputEnded := r.inputEnded
+	// The backend may answer before it reads on, and the caller reads the answers. What the agent
+	// sends next waits.
 	go func() {
 		defer to.mu.Unlock()
 		for _, q := range repeated {
-			_, _ = to.w.Write(q.line) // an error also occurs as a read error
+			_, _ = to.w.Write(q.text) // an error also occurs as a read error
+		}
+		if inputEnded {
+			endWriting(back)
 		}
 	}()
 	return in, nil
 }
 
-// sortLost returns the lost requests that can be sent to the next backend, in their order, and
-// removes the others, which it answers with errors. asked, which may be nil, was sent already. r.mu
-// must be held.
-func (r *relay) sortLost(asked *request) ([]*request, error) {
-	var repeated []*request
+// sortLost returns the lost requests that can be sent to the next backend, in their order, and those
+// to answer with errors. initialize, which may be nil, is not among them: it is sent with the
+// handshake. r.mu must be held.
+func (r *relay) sortLost(initialize *request) (repeated, refused []*request) {
 	for id, q := range r.pending {
+		if r.end == nil {
+			q.losses++
+		}
 		switch {
-		case q == asked:
-		case q.canceled:
-			r.removeRequest(id)
+		case q == initialize:
 		case r.canRepeat(q):
 			repeated = append(repeated, q)
-		default:
+		case q.canceled:
 			r.removeRequest(id)
-			msg := "the biplane process that received this request has exited: it is unknown whether it took effect"
-			if err := r.refuseRequest(q.id, msg); err != nil {
-				return nil, err
-			}
+		default:
+			refused = append(refused, q)
 		}
 	}
-	slices.SortFunc(repeated, func(a, b *request) int { return cmp.Compare(a.number, b.number) })
-	return repeated, nil
+	slices.SortFunc(repeated, func(a, b *request) int { return cmp.Compare(a.line, b.line) })
+	return repeated, refused
+}
+
+// giveUpLost answers all lost requests with errors, since there is no next backend. r.mu must be
+// held.
+func (r *relay) giveUpLost() {
+	_ = r.refuseLost(slices.Collect(maps.Values(r.pending))) // an error means that the agent is gone
+}
+
+// refuseLost answers lost requests with errors. r.mu must be held.
+func (r *relay) refuseLost(refused []*request) error {
+	for _, q := range refused {
+		r.removeRequest(idKey(q.id))
+		if q.canceled {
+			continue
+		}
+		msg := "the biplane process that received this request has exited: it is unknown whether it took effect"
+		if !r.wasAccepted(q) {
+			msg = "the biplane process that received this request has exited and did not accept it: send it again"
+		}
+		if err := r.refuseRequest(q.id, msg); err != nil {
+			return err
+		}
+	}
+	r.notifyFinish()
+	return nil
 }
 
 // greetWait is how long backends may take to answer the handshake. Nothing else happens meanwhile.
 const greetWait = 30 * time.Second
 
-// findBackend connects to another backend and repeats the handshake, until one answers. answered is
-// that of sendInitialize. r.mu must be held.
+// shortLife is how long a backend lives at least, unless it fails.
+const shortLife = time.Second
+
+// findBackend connects to another backend and repeats the handshake, until one answers. The agent
+// has the answer to its initialize request if answered is set. r.mu must be held.
 func (r *relay) findBackend(ctx context.Context, answered bool) (Backend, *bufio.Reader, error) {
 	ctx, cancel := context.WithTimeout(ctx, greetWait)
 	defer cancel()
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	pause := time.Duration(0)
+	if time.Since(r.connected) < shortLife {
+		pause = 10 * time.Millisecond
+	}
+	var last error
+	for ; ; pause = min(max(2*pause, 10*time.Millisecond), time.Second) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, nil, tool.Errorf(tool.Unavailable, "reconnect to biplane: %w", cmp.Or(last, ctx.Err()))
+		}
 		back, err := r.cfg.Connector.ConnectBackend(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
 		in := bufio.NewReaderSize(back, 64<<10)
-		if r.hello == nil {
-			return back, in, nil
-		}
 		stop := context.AfterFunc(ctx, func() { back.Close() })
-		err = r.sendInitialize(back, in, answered)
+		lines, err := r.repeatHandshake(back, in, answered)
 		if stop() && err == nil {
+			r.useBackend(back, lines)
 			return back, in, nil
 		}
-		back.Close()
-		timer := time.NewTimer(pause) // this backend has ended, too
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, nil, tool.Errorf(tool.Unavailable, "reconnect to biplane: %w", cmp.Or(err, ctx.Err()))
-		}
+		back.Close() // it has ended, too
+		last = err
 	}
 }
 
-// sendInitialize sends the agent's initialize request. If answered is set, the agent has already
-// received the answer, which is read and dropped.
-func (r *relay) sendInitialize(back Backend, in *bufio.Reader, answered bool) error {
-	if _, err := back.Write(r.hello); err != nil || !answered {
-		return err
+// repeatHandshake sends the agent's initialize request, if there was one, and what followed it. If
+// the agent has the answer, the new answer is read and dropped. It returns how many lines it has
+// written.
+func (r *relay) repeatHandshake(back Backend, in *bufio.Reader, answered bool) (lines int, err error) {
+	if r.hello == nil {
+		return 0, nil
 	}
-	for {
+	if _, err := back.Write(r.hello); err != nil {
+		return 0, err
+	}
+	for answered {
 		line, err := readLine(in)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		var e envelope
-		if json.Unmarshal(line, &e) == nil && e.Method == "" && string(e.ID) == r.helloID {
+		if e, ok := readEnvelope(line); ok && e.method == "" && idKey(e.id) == r.helloID {
 			break
 		}
 	}
 	if r.ready == nil {
-		return nil
+		return 1, nil
 	}
-	_, err := back.Write(r.ready)
-	return err
+	_, err = back.Write(r.ready)
+	return 2, err
 }
 
 // A lineWriter writes whole lines, one at a time.

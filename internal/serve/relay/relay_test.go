@@ -3,10 +3,10 @@ package relay
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -129,7 +129,7 @@ func TestRequestsAgain(t *testing.T) {
 		refused, again []string
 	}{
 		"killed": {"", []string{"2", "4", "5"}, []string{`"id":3`}},
-		"stopped": {`{"method":"notifications/biplane/end","params":{"accepted":["2","3"]}}` + "\n",
+		"stopped": {`{"method":"notifications/biplane/end","params":{"read":5,"left":[5]}}` + "\n",
 			[]string{"2"}, []string{`"id":3`, `"id":4`, `"id":5`}},
 		"unclear": {`{"method":"notifications/biplane/end"}` + "\n", []string{"2", "4", "5"}, []string{`"id":3`}},
 	} {
@@ -161,11 +161,11 @@ func TestRequestsAgain(t *testing.T) {
 					if err != nil || !strings.Contains(text, "unknown whether it took effect") {
 						t.Fatalf("read %q (%v), want an error", text, err)
 					}
-					var e envelope
-					if err := json.Unmarshal([]byte(text), &e); err != nil {
-						t.Fatalf("%q: %v", text, err)
+					e, ok := readEnvelope([]byte(text))
+					if !ok {
+						t.Fatalf("read %q, want a message", text)
 					}
-					errs[string(e.ID)] = true
+					errs[string(e.id)] = true
 				}
 				for _, id := range c.refused {
 					if !errs[id] {
@@ -179,6 +179,8 @@ func TestRequestsAgain(t *testing.T) {
 				}
 				fmt.Fprintln(a.say, `{"id":7,"method":"ping"}`)
 				line(t, e2.in, `"id":7`) // nothing else was sent again
+				fmt.Fprintln(e2.out, `{"id":7,"result":{}}`)
+				line(t, a.hear, `"id":7`)
 				a.say.Close()
 				if rest, err := io.ReadAll(e2.in); len(rest) > 0 || err != nil {
 					t.Errorf("read %q (%v), want nothing", rest, err)
@@ -200,18 +202,21 @@ func TestNoRoomForRequests(t *testing.T) {
 		b2, e2 := newBackend()
 		a := begin(t.Context(), b1, b2)
 		greet(t, a, e1)
-		for id := 2; id <= 4; id++ { // the third is small again
-			fmt.Fprintf(a.say, "{\"id\":%d,\"method\":\"ping\",\"params\":%q}\n", id,
-				strings.Repeat("x", []int{2: keptBytes - 1000, 3: 2000, 4: 1}[id]))
+		sizes := map[int]int{2: keptLine - 1000, 3: keptLine - 1000, 4: keptLine - 1000, 5: keptLine - 1000, 6: 5000, 7: 1}
+		for id := 2; id <= 7; id++ {
+			fmt.Fprintf(a.say, "{\"id\":%d,\"method\":\"ping\",\"params\":%q}\n", id, strings.Repeat("x", sizes[id]))
 			line(t, e1.in, fmt.Sprintf(`"id":%d`, id))
 		}
 		e1.out.Close()
 		line(t, e2.in, `"initialize"`)
 		fmt.Fprintln(e2.out, `{"id":1,"result":{}}`)
 		line(t, e2.in, `"notifications/initialized"`)
-		line(t, a.hear, `"id":3`)
-		line(t, e2.in, `"id":2`)
-		line(t, e2.in, `"id":4`)
+		line(t, a.hear, `"id":6`)
+		for _, id := range []int{2, 3, 4, 5, 7} {
+			line(t, e2.in, fmt.Sprintf(`"id":%d`, id))
+			fmt.Fprintf(e2.out, "{\"id\":%d,\"result\":{}}\n", id)
+			line(t, a.hear, fmt.Sprintf(`"id":%d`, id))
+		}
 		a.say.Close()
 		if rest, err := io.ReadAll(e2.in); len(rest) > 0 || err != nil {
 			t.Errorf("read %q (%v), want nothing", rest, err)
@@ -293,7 +298,7 @@ func TestSilentBackend(t *testing.T) {
 				if err := <-a.over; err == nil && !canceled {
 					t.Error("the relay ended without an error")
 				}
-				if took := time.Since(start); canceled && took > 0 || !canceled && took != greetWait {
+				if took := time.Since(start); canceled && took > 0 || !canceled && (took > greetWait || took < greetWait-shortLife) {
 					t.Errorf("it took %s", took)
 				}
 				a.say.Close()
@@ -321,4 +326,239 @@ func (zeros) Read(b []byte) (int, error) {
 		b[i] = '0'
 	}
 	return len(b), nil
+}
+
+// TestOtherSpelling loses a backend that spells the id of a request in another way than the agent
+// did, in its answer or at its end: the request is not sent again.
+func TestOtherSpelling(t *testing.T) {
+	for asked, said := range map[string]string{
+		`"a\/1"`:       `{"id":"a/1","result":{}}`,
+		`"\u00e9"`:     `{"id":"é","result":{}}`,
+		`-0`:           `{"id":0,"result":{}}`,
+		"\"\xff\"":     `{"id":"\ufffd","result":{}}`,
+		"\"\xfe\"":     `{"method":"notifications/biplane/end","params":{"read":3,"left":[]}}`,
+		`2,"ID":"two"`: `{"id":2,"result":{}}`, // the server reads only id
+	} {
+		t.Run(asked, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b1, e1 := newBackend()
+				b2, e2 := newBackend()
+				a := begin(t.Context(), b1, b2)
+				greet(t, a, e1)
+				fmt.Fprintf(a.say, "{\"id\":%s,\"method\":\"tools/call\"}\n", asked)
+				line(t, e1.in, `"tools/call"`)
+				heard := make(chan string, 10)
+				go func() {
+					for {
+						text, err := a.hear.ReadString('\n')
+						if err != nil || text == "the end\n" {
+							return
+						}
+						heard <- text
+					}
+				}()
+				fmt.Fprintln(e1.out, said)
+				if !strings.Contains(said, "biplane/end") {
+					fmt.Fprintln(e1.out, `{"method":"notifications/biplane/end","params":{"read":3,"left":[]}}`)
+				}
+				e1.out.Close()
+				line(t, e2.in, `"initialize"`)
+				fmt.Fprintln(e2.out, `{"id":1,"result":{}}`)
+				line(t, e2.in, `"notifications/initialized"`)
+				synctest.Wait()
+				a.say.Close()
+				if rest, err := io.ReadAll(e2.in); len(rest) > 0 {
+					t.Errorf("the next backend got %q (%v): the call is made twice", rest, err)
+				}
+				fmt.Fprintln(e2.out, "the end")
+				e2.out.Close()
+				<-a.over
+			})
+		})
+	}
+}
+
+// TestEndAfterInput loses a backend that did not accept a request, after the agent has closed its
+// side, as in a shell pipeline: the request is answered.
+func TestEndAfterInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b1, e1 := newBackend()
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		backs := []Backend{b1}
+		connect := func(context.Context) (Backend, error) {
+			if len(backs) == 0 {
+				return nil, errors.New("nobody answers")
+			}
+			defer func() { backs = nil }()
+			return backs[0], nil
+		}
+		go func() {
+			_ = Run(t.Context(), Config{Connector: connects(connect)}, inR, outW)
+			outW.Close()
+		}()
+		a := agent{say: inW, hear: bufio.NewReader(outR)}
+		greet(t, a, e1)
+		fmt.Fprintln(a.say, `{"id":2,"method":"tools/call"}`)
+		line(t, e1.in, `"tools/call"`)
+		a.say.Close()
+		synctest.Wait()
+		go func() {
+			fmt.Fprintln(e1.out, `{"method":"notifications/biplane/end","params":{"read":2,"left":[]}}`)
+			e1.out.Close()
+		}()
+		rest, _ := io.ReadAll(a.hear)
+		if !strings.Contains(string(rest), `"id":2`) {
+			t.Errorf("the agent got %q: the request is never answered", rest)
+		}
+	})
+}
+
+// slowPipes is a backend whose writes of calls wait until held is closed.
+type slowPipes struct {
+	Backend
+	held chan struct{}
+}
+
+func (s slowPipes) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), "tools/call") {
+		<-s.held
+	}
+	return s.Backend.Write(b)
+}
+
+// TestInputEndsBeforeRepeats ends the agent's input while requests are sent again: they are sent.
+func TestInputEndsBeforeRepeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b1, e1 := newBackend()
+		b2, e2 := newBackend()
+		held := make(chan struct{})
+		a := begin(t.Context(), b1, slowPipes{b2, held})
+		greet(t, a, e1)
+		fmt.Fprintln(a.say, `{"id":2,"method":"tools/call"}`)
+		line(t, e1.in, `"tools/call"`)
+		fmt.Fprintln(e1.out, `{"method":"notifications/biplane/end","params":{"read":2,"left":[]}}`)
+		e1.out.Close()
+		line(t, e2.in, `"initialize"`)
+		fmt.Fprintln(e2.out, `{"id":1,"result":{}}`)
+		line(t, e2.in, `"notifications/initialized"`)
+		synctest.Wait()
+		a.say.Close()
+		for range 1000 {
+			runtime.Gosched() // the relay may wait for a mutex, which synctest.Wait would wait for, too
+		}
+		close(held)
+		text, err := e2.in.ReadString('\n')
+		if !strings.Contains(text, "tools/call") {
+			t.Errorf("the next backend got %q (%v): the request is lost", text, err)
+		}
+		fmt.Fprintln(e2.out, `{"id":2,"result":{}}`)
+		line(t, a.hear, `"id":2`)
+		e2.out.Close()
+		<-a.over
+	})
+}
+
+// TestDeadlyRequest loses one backend after another, killed, to the same request: the agent gets an
+// error at last.
+func TestDeadlyRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 20
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		n, asked := 0, 0
+		connect := func(context.Context) (Backend, error) {
+			if n++; n > most {
+				return nil, errors.New("nobody answers")
+			}
+			b, e := newBackend()
+			go func() {
+				defer e.out.Close()
+				for {
+					text, err := e.in.ReadString('\n')
+					switch {
+					case err != nil:
+						return
+					case strings.Contains(text, `"initialize"`):
+						fmt.Fprintln(e.out, `{"id":1,"result":{}}`)
+					case strings.Contains(text, `"tools/list"`):
+						asked++
+						b.Close() // killed
+						return
+					}
+				}
+			}()
+			return b, nil
+		}
+		go func() {
+			_ = Run(t.Context(), Config{Connector: connects(connect)}, inR, outW)
+			outW.Close()
+		}()
+		hear := bufio.NewReader(outR)
+		fmt.Fprintln(inW, `{"id":1,"method":"initialize"}`)
+		line(t, hear, `"result"`)
+		fmt.Fprintln(inW, `{"method":"notifications/initialized"}`)
+		fmt.Fprintln(inW, `{"id":2,"method":"tools/list"}`)
+		text, err := hear.ReadString('\n')
+		if err != nil || !strings.Contains(text, `"error"`) {
+			t.Errorf("the request ended %d backends; the agent got %q (%v)", asked, text, err)
+		}
+		inW.Close()
+	})
+}
+
+// TestNoRoomAtTheEnd loses a backend that did not accept a request, of which the relay has no copy:
+// the agent hears that it had no effect.
+func TestNoRoomAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b1, e1 := newBackend()
+		b2, e2 := newBackend()
+		a := begin(t.Context(), b1, b2)
+		greet(t, a, e1)
+		fmt.Fprintf(a.say, "{\"id\":2,\"method\":\"tools/call\",\"params\":%q}\n", strings.Repeat("x", keptBytes))
+		line(t, e1.in, `"id":2`)
+		fmt.Fprintln(e1.out, `{"method":"notifications/biplane/end","params":{"read":2,"left":[]}}`)
+		e1.out.Close()
+		line(t, e2.in, `"initialize"`)
+		fmt.Fprintln(e2.out, `{"id":1,"result":{}}`)
+		line(t, e2.in, `"notifications/initialized"`)
+		text, err := a.hear.ReadString('\n')
+		if err != nil || strings.Contains(text, "unknown whether") {
+			t.Errorf("read %q (%v): it is known that the request took no effect", text, err)
+		}
+		a.say.Close()
+		if rest, err := io.ReadAll(e2.in); len(rest) > 0 {
+			t.Errorf("the next backend got %q (%v), want nothing", rest, err)
+		}
+		e2.out.Close()
+		<-a.over
+	})
+}
+
+// TestEagerHandshake loses a backend before it has answered the handshake, of which the agent has
+// already sent the end: the next backend gets all of it, before the requests.
+func TestEagerHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b1, e1 := newBackend()
+		b2, e2 := newBackend()
+		a := begin(t.Context(), b1, b2)
+		for _, m := range []string{`{"id":1,"method":"initialize"}`, `{"method":"notifications/initialized"}`,
+			`{"id":2,"method":"tools/list"}`} {
+			fmt.Fprintln(a.say, m)
+			line(t, e1.in, m)
+		}
+		e1.out.Close()
+		line(t, e2.in, `"initialize"`)
+		line(t, e2.in, `"notifications/initialized"`)
+		line(t, e2.in, `"id":2`)
+		a.say.Close()
+		if rest, err := io.ReadAll(e2.in); len(rest) > 0 {
+			t.Errorf("the backend got %q (%v), want nothing else", rest, err)
+		}
+		e2.out.Close()
+		for range 2 { // the answers to both requests, in any order
+			line(t, a.hear, "unknown whether it took effect")
+		}
+		<-a.over
+	})
 }
