@@ -25,9 +25,10 @@ func (d *Daemon) serveConnection(ctx context.Context, c httpapi.StdioClient, in 
 	if err != nil {
 		return err
 	}
-	return d.servers.mcp.Continue(ctx, in, out,
-		mcpserver.Conversation{Profile: c.Profile, Labels: labels, Relayed: c.KnowsEnd, Carries: func(labels []string) error {
-			now := time.Now()
-			return d.sessions.Label(context.WithoutCancel(ctx), owner, name, labels, now, now.Add(-remembered))
-		}})
+	known := mcpserver.Conversation{Profile: c.Profile, Labels: labels, Relayed: c.KnowsEnd}
+	known.Carries = func(labels []string) error {
+		now := time.Now()
+		return d.sessions.Label(context.WithoutCancel(ctx), owner, name, labels, now, now.Add(-remembered))
+	}
+	return d.servers.mcp.Continue(ctx, in, out, known)
 }

@@ -451,8 +451,8 @@ func (r *relay) reconnect(ctx context.Context) (*bufio.Reader, error) {
 	return in, nil
 }
 
-// sortLost returns the lost requests that can be sent to the next backend, in their order, and those
-// to answer with errors. initialize, which may be nil, is not among them: it is sent with the
+// sortLost returns the lost requests that can be sent to the next backend, in their order, and
+// those to answer with errors. initialize, which may be nil, is not among them: it is sent with the
 // handshake. r.mu must be held.
 func (r *relay) sortLost(initialize *request) (repeated, refused []*request) {
 	for id, q := range r.pending {

@@ -202,7 +202,8 @@ func TestNoRoomForRequests(t *testing.T) {
 		b2, e2 := newBackend()
 		a := begin(t.Context(), b1, b2)
 		greet(t, a, e1)
-		sizes := map[int]int{2: keptLine - 1000, 3: keptLine - 1000, 4: keptLine - 1000, 5: keptLine - 1000, 6: 5000, 7: 1}
+		const large = keptLine - 1000
+		sizes := map[int]int{2: large, 3: large, 4: large, 5: large, 6: 5000, 7: 1}
 		for id := 2; id <= 7; id++ {
 			fmt.Fprintf(a.say, "{\"id\":%d,\"method\":\"ping\",\"params\":%q}\n", id, strings.Repeat("x", sizes[id]))
 			line(t, e1.in, fmt.Sprintf(`"id":%d`, id))
@@ -298,7 +299,8 @@ func TestSilentBackend(t *testing.T) {
 				if err := <-a.over; err == nil && !canceled {
 					t.Error("the relay ended without an error")
 				}
-				if took := time.Since(start); canceled && took > 0 || !canceled && (took > greetWait || took < greetWait-shortLife) {
+				took := time.Since(start)
+				if canceled && took > 0 || !canceled && (took > greetWait || took < greetWait-shortLife) {
 					t.Errorf("it took %s", took)
 				}
 				a.say.Close()
