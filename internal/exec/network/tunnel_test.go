@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,14 +21,15 @@ func TestUnreadTunnel(t *testing.T) {
 		go func() { ended <- x.passBytes(inner, outer) }()
 		go func() { ended <- x.passBytes(outer, inner) }()
 		go func() { _, _ = client.Write([]byte("unread")) }()
-		go func() { // it reads nothing
+		var writer sync.WaitGroup
+		writer.Go(func() { // it reads nothing
 			for {
 				if _, err := server.Write([]byte("x")); err != nil {
 					return
 				}
 				time.Sleep(time.Second)
 			}
-		}()
+		})
 		begun := time.Now()
 		received, err := io.Copy(io.Discard, client)
 		if err != nil || received == 0 || time.Since(begun) > 2*idleTime {
@@ -36,6 +38,10 @@ func TestUnreadTunnel(t *testing.T) {
 		if sum := <-ended + <-ended; sum != received {
 			t.Errorf("%d bytes passed, and %d arrived", sum, received)
 		}
+		for _, c := range []net.Conn{client, inner, server, outer} {
+			_ = c.Close() // what still writes ends
+		}
+		writer.Wait()
 	})
 }
 

@@ -203,17 +203,27 @@ func (s *steward) stopBackground(q *service.Request) (*service.Reply, error) {
 		killSession(pid, syscall.Signal(q.Signal))
 	default:
 		killSession(pid, unix.SIGTERM)
-		timer := time.NewTimer(stopGrace)
-		defer timer.Stop()
-		select {
-		case <-b.ended:
-		case <-timer.C:
+		if !awaitSessionEnd(pid, stopGrace) {
 			killSession(pid, unix.SIGKILL)
-			<-b.ended
+			awaitSessionEnd(pid, stopGrace)
 		}
+		<-b.ended
 	}
 	p := b.describeProcess()
 	return &service.Reply{Process: &p}, nil
+}
+
+// awaitSessionEnd waits until the processes of a session have ended, up to the given time. It
+// reports whether they have. What they hold, such as removed files, is freed then.
+func awaitSessionEnd(leader int, most time.Duration) bool {
+	late := time.Now().Add(most)
+	for pause := time.Millisecond; len(listSession(leader)) > 0; pause = min(2*pause, 50*time.Millisecond) {
+		if time.Now().After(late) {
+			return false
+		}
+		time.Sleep(pause)
+	}
+	return true
 }
 
 // readLog returns the output of a background process from an offset. If there is none, it waits for
