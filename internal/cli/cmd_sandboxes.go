@@ -252,9 +252,9 @@ func sandboxesLogsCommand(a *app) *cobra.Command {
 					}
 					return err
 				}
-				n, err := strconv.Atoi(args[1])
+				n, err := parseProcess("logs", args[1])
 				if err != nil {
-					return usageError("logs: PROCESS must be a number, not %q", args[1])
+					return err
 				}
 				return printProcessLog(ctx, a.Out, client, args[0], n, offset, follow)
 			})

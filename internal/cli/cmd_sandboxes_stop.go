@@ -20,9 +20,9 @@ moment. "biplane sandboxes logs NAME" lists the processes.`,
 		Example: "  biplane sandboxes stop work 1\n  biplane sandboxes stop work 1 --signal 1",
 		Args:    exactlyTwo("NAME", "PROCESS", "a sandbox, and the number of a process in it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := strconv.Atoi(args[1])
+			n, err := parseProcess("stop", args[1])
 			if err != nil {
-				return usageError("stop: PROCESS must be a number, not %q", args[1])
+				return err
 			}
 			return a.withClient(cmd.Context(), func(ctx context.Context, c *api.Client) error {
 				o := api.SandboxOperation{Process: n, Signal: signal}
@@ -41,4 +41,13 @@ moment. "biplane sandboxes logs NAME" lists the processes.`,
 	}
 	c.Flags().IntVar(&signal, "signal", 0, "send this signal by its `number`, and don't wait for the end")
 	return c
+}
+
+// parseProcess parses the number of a process in a sandbox, an argument of a command.
+func parseProcess(command, arg string) (int, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return 0, usageError("%s: PROCESS must be a number, not %q", command, arg)
+	}
+	return n, nil
 }

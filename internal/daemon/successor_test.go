@@ -94,14 +94,20 @@ func TestSuccessors(t *testing.T) {
 		})
 	}
 	all.Wait()
+	checkExecutions(t, cfg, clients*rounds)
+}
+
+// checkExecutions checks how many executions a data folder has.
+func checkExecutions(t *testing.T, cfg daemon.Config, want int) {
+	t.Helper()
 	at, err := daemon.Attach(t.Context(), cfg)
 	if err != nil {
 		t.Fatalf("Attach: %v", err)
 	}
 	defer at.Close()
 	page, err := at.Client.Executions(t.Context(), api.ExecutionFilter{Limit: 100})
-	if err != nil || len(page.Executions) != clients*rounds {
-		t.Fatalf("Executions = %+v, %v, want %d", page, err, clients*rounds)
+	if err != nil || len(page.Executions) != want {
+		t.Fatalf("Executions = %+v, %v, want %d", page, err, want)
 	}
 }
 
@@ -176,15 +182,7 @@ func TestSuccessorsOfAgents(t *testing.T) {
 		})
 	}
 	all.Wait()
-	at, err := daemon.Attach(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("Attach: %v", err)
-	}
-	defer at.Close()
-	page, err := at.Client.Executions(t.Context(), api.ExecutionFilter{Limit: 100})
-	if err != nil || len(page.Executions) != agents*rounds {
-		t.Fatalf("Executions = %d, %v, want %d", len(page.Executions), err, agents*rounds)
-	}
+	checkExecutions(t, cfg, agents*rounds)
 }
 
 // checkValue checks the answer to a program whose value is value.

@@ -119,7 +119,8 @@ func readEnvelope(line []byte) (e envelope, ok bool) {
 	return e, true
 }
 
-// idKey returns the same for all spellings of an id, since the server spells ids in its own way.
+// idKey returns the same key for every spelling of an id, since the server spells ids in its own
+// way.
 func idKey(id json.RawMessage) string {
 	var v any
 	if json.Unmarshal(id, &v) != nil {
