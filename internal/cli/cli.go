@@ -12,9 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,7 +75,7 @@ var commands = []struct {
 	{"restore", restoreCommand},
 	{"prune", pruneCommand},
 	{"bench", benchCommand},
-	{"version", versionCommand},
+	{versionName, versionCommand},
 	{engineName, engineCommand},
 }
 
@@ -122,7 +120,7 @@ type app struct {
 	dataDir   string
 	logLevel  string
 	logFormat string
-	hangups   *hangups
+	signals   *signals
 }
 
 // A failure is the error of a command with its exit code. If silent, its message has been printed
@@ -141,11 +139,10 @@ func (f *failure) Unwrap() error { return f.err }
 func Main(p Process) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // restores the default handling for the second one
-	a := &app{Process: p, hangups: &hangups{}}
-	a.hangups.startHandling(cancel)
+	a := &app{Process: p, signals: newSignals(cancel)}
+	if len(p.Args) == 0 || p.Args[0] != versionName { // nothing to stop there, and much of its time
+		a.signals.startHandling()
+	}
 	root := a.newRoot()
 	root.SetArgs(p.Args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -254,6 +251,7 @@ under the team's policy, on the record.`,
 		for _, c := range commands {
 			if c.name == a.Args[0] {
 				root.AddCommand(c.make(a))
+				root.CompletionOptions.DisableDefaultCmd = true
 				wrapErrors(root)
 				return root
 			}

@@ -51,7 +51,7 @@ tls is configured.`,
 				cfg.Listen = listen
 			}
 			svc := &service{cfg.Log}
-			a.hangups.acceptReloads()
+			a.signals.acceptReloads()
 			cfg.Source = &settingsSource{app: a, folder: &folder, mode: mode, unprefixed: unprefixed, service: svc}
 			d, err := daemon.New(cmd.Context(), cfg)
 			if err != nil {

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
+const versionName = "version"
+
 // build is the output of `version -o json`.
 type build struct {
 	Version  string `json:"version"`
@@ -20,7 +22,7 @@ type build struct {
 func versionCommand(a *app) *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use:     "version",
+		Use:     versionName,
 		Short:   "Print the version",
 		Example: "  biplane version\n  biplane version -o json",
 		Args:    noArguments,

@@ -4,38 +4,13 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/biplane-dev/biplane/internal/daemon"
 )
-
-// TestHangups checks what SIGHUP does: commands that reload nothing end, and so does one whose
-// terminal was closed.
-func TestHangups(t *testing.T) {
-	for _, c := range []struct {
-		name               string
-		reloads, had, has  bool
-		wantEnd, wantReads bool
-	}{
-		{"a command that reloads nothing", false, false, false, true, false},
-		{"a service", true, false, false, false, true},
-		{"at a terminal", true, true, true, false, true},
-		{"the terminal was closed", true, true, false, true, false},
-	} {
-		ended := false
-		h := &hangups{end: func() { ended = true }, signals: make(chan os.Signal, 1)}
-		if c.reloads {
-			h.reload, h.terminal = make(chan struct{}, 1), c.had
-		}
-		h.handleSignal(c.has)
-		h.handleSignal(c.has) // a second one is no other request
-		if ended != c.wantEnd || len(h.reload) == 1 != c.wantReads {
-			t.Errorf("%s: ended %t, reloads %d, want %t and %t", c.name, ended, len(h.reload), c.wantEnd, c.wantReads)
-		}
-	}
-}
 
 // TestServiceNotices checks what the service manager receives while `serve` starts, reloads and
 // stops.
@@ -53,8 +28,9 @@ func TestServiceNotices(t *testing.T) {
 		t.Fatalf("WriteFile: %v", err)
 	}
 	a := &app{Process: Process{Out: &strings.Builder{}, Err: &strings.Builder{}, Version: "test"}, logFormat: "text",
-		hangups: &hangups{}}
+		signals: newSignals(func() {})}
 	a.Args = []string{"serve", "--config", file, "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0"}
+	defer signal.Stop(a.signals.hangups)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	root := a.newRoot()
@@ -75,7 +51,7 @@ func TestServiceNotices(t *testing.T) {
 	}
 	await("READY=1", 1)
 	await("WATCHDOG=1", 1)
-	a.hangups.handleSignal(false)
+	a.signals.handleHangup(false)
 	await("RELOADING=1", 1)
 	await("READY=1", 2)
 	stop()

@@ -153,7 +153,9 @@ type lifecycle struct {
 // New locks the data folder, creates all parts and listens. It starts nothing; Run does. If another
 // process owns the data folder, New returns a *tool.Error of kind tool.Conflict; see Owned.
 func New(ctx context.Context, cfg Config) (_ *Daemon, err error) {
-	spareHeap()
+	if !cfg.Lazy {
+		spareHeap()
+	}
 	if cfg.Settings == nil {
 		cfg.Settings = config.Default()
 	}

@@ -16,7 +16,8 @@ const idleTime = 2 * time.Second
 // spareHeap allocates memory that is never touched, so it only uses address space. The garbage
 // collector counts it as live, and waits for 16 MB more garbage before it runs. With a small heap
 // it would run every few milliseconds under load: this saves about a tenth of a call's CPU time.
-// It runs once in a process, before other work, so that the memory is fresh from the system.
+// It runs once in a process, before other work, so that the memory is fresh from the system. A
+// process for one command does without: the allocation itself starts the collector.
 var spareHeap = sync.OnceValue(func() []byte { return make([]byte, 16<<20) })
 
 // releaseAfterStart waits until the start is complete, and releases memory that only it needed.

@@ -1,12 +1,11 @@
 package resident
 
 import (
-	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strconv"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,48 +16,57 @@ type Code struct{ ranges []addresses }
 // addresses is a range of addresses.
 type addresses struct{ start, end uintptr }
 
-// FindCode locates the program's code in memory, using /proc. It finds none in a
-// position-independent executable, because its constants are relocated at startup.
+// The entries of the auxiliary vector (getauxval(3)) with the program headers' address and number.
+const (
+	vectorHeaders     = 3
+	vectorHeaderCount = 5
+)
+
+// FindCode locates the program's code in memory, by the program headers that the kernel maps into
+// each process. It finds none in a position-independent executable, because its constants are
+// relocated at startup.
 func FindCode() (Code, error) {
-	program, err := os.Readlink("/proc/self/exe")
+	vector, err := unix.Auxv()
 	if err != nil {
 		return Code{}, fmt.Errorf("find the program's code: %w", err)
 	}
-	changed, err := findRelocations("/proc/self/exe")
-	if err != nil {
-		return Code{}, fmt.Errorf("find the program's code: %w", err)
-	}
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return Code{}, fmt.Errorf("find the program's code: %w", err)
-	}
-	var c Code
-	for line := range bytes.Lines(maps) {
-		start, end, ok := parseReadOnly(line, program)
-		if ok && !slices.ContainsFunc(changed, func(a addresses) bool { return start < a.end && a.start < end }) {
-			c.ranges = append(c.ranges, addresses{start, end})
+	var table, count uintptr
+	for _, entry := range vector {
+		switch entry[0] {
+		case vectorHeaders:
+			table = entry[1]
+		case vectorHeaderCount:
+			count = entry[1]
 		}
 	}
-	return c, nil
+	if table == 0 || unsafe.Sizeof(table) != 8 {
+		return Code{}, errors.New("find the program's code: no 64-bit program headers")
+	}
+	// Not a conversion of table: that is for addresses of Go's memory only.
+	first := *(**elf.Prog64)(unsafe.Pointer(&table))
+	return findSegments(unsafe.Slice(first, count), table), nil
 }
 
-// findRelocations returns the addresses of constants that the loader relocates and then makes
-// read-only. In a position-independent executable, these are all addresses.
-func findRelocations(path string) (out []addresses, err error) {
-	f, err := elf.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if f.Type != elf.ET_EXEC {
-		return []addresses{{0, ^uintptr(0)}}, nil
-	}
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_GNU_RELRO {
-			out = append(out, addresses{uintptr(p.Vaddr), uintptr(p.Vaddr + p.Memsz)})
+// findSegments returns the segments without write access. table is the address of the headers.
+func findSegments(headers []elf.Prog64, table uintptr) Code {
+	var ranges []addresses
+	fixed := false
+	page := uint64(os.Getpagesize())
+	for _, h := range headers {
+		switch elf.ProgType(h.Type) {
+		case elf.PT_PHDR:
+			fixed = uintptr(h.Vaddr) == table
+		case elf.PT_LOAD:
+			if elf.ProgFlag(h.Flags)&elf.PF_W == 0 {
+				start, end := h.Vaddr&^(page-1), (h.Vaddr+h.Filesz+page-1)&^(page-1)
+				ranges = append(ranges, addresses{uintptr(start), uintptr(end)})
+			}
 		}
 	}
-	return out, nil
+	if !fixed {
+		return Code{}
+	}
+	return Code{ranges}
 }
 
 // ReleasePages unmaps the pages of the code that are in memory. The kernel maps a page again at its
@@ -71,23 +79,4 @@ func (c Code) ReleasePages() error {
 		}
 	}
 	return nil
-}
-
-// parseReadOnly parses a line of /proc/self/maps (proc_pid_maps(5)). It reports whether the line is
-// a mapping of file that this process can't have changed.
-func parseReadOnly(line []byte, file string) (start, end uintptr, ok bool) {
-	f := bytes.Fields(line)
-	if len(f) != 6 || string(f[5]) != file || len(f[1]) != 4 || f[1][1] != '-' {
-		return 0, 0, false
-	}
-	from, to, _ := bytes.Cut(f[0], []byte("-"))
-	a, err := strconv.ParseUint(string(from), 16, strconv.IntSize)
-	if err != nil {
-		return 0, 0, false
-	}
-	b, err := strconv.ParseUint(string(to), 16, strconv.IntSize)
-	if err != nil || b <= a {
-		return 0, 0, false
-	}
-	return uintptr(a), uintptr(b), true
 }

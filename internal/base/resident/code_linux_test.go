@@ -1,8 +1,9 @@
 package resident
 
 import (
+	"debug/elf"
 	"os"
-	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -45,49 +46,23 @@ func TestReleaseCode(t *testing.T) {
 	}
 }
 
-// TestFindRelocations checks programs with and without a fixed position.
-func TestFindRelocations(t *testing.T) {
-	header := func(kind byte) string {
-		b := make([]byte, 64)
-		copy(b, "\x7fELF\x02\x01\x01")
-		b[16], b[18], b[20], b[52], b[54], b[58] = kind, 62, 1, 64, 56, 64 // x86-64, version 1, sizes of headers
-		path := filepath.Join(t.TempDir(), "program")
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatalf("write a program: %v", err)
-		}
-		return path
+// TestFindSegments checks programs with and without a fixed position.
+func TestFindSegments(t *testing.T) {
+	headers := []elf.Prog64{
+		{Type: uint32(elf.PT_PHDR), Flags: uint32(elf.PF_R), Vaddr: 0x400040},
+		{Type: uint32(elf.PT_NOTE), Flags: uint32(elf.PF_R), Vaddr: 0x400f78, Filesz: 0x64},
+		{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Vaddr: 0x400000, Filesz: 0x1777f31},
+		{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R), Vaddr: 0x1b78010, Filesz: 0x1000},
+		{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_W), Vaddr: 0x3d75000, Filesz: 0x1000},
 	}
-	if all, err := findRelocations(header(2)); err != nil || len(all) != 0 {
-		t.Errorf("with a fixed position: %v, %v, want none", all, err)
+	want := Code{[]addresses{{0x400000, 0x1b78000}, {0x1b78000, 0x1b7a000}}}
+	if got := findSegments(headers, 0x400040); !reflect.DeepEqual(got, want) {
+		t.Errorf("with a fixed position: %#x, want %#x", got, want)
 	}
-	if all, err := findRelocations(header(3)); err != nil || len(all) != 1 || all[0].start != 0 {
-		t.Errorf("without a fixed position: %v, %v, want everything", all, err)
+	if got := findSegments(headers, 0x7f0000400040); len(got.ranges) != 0 {
+		t.Errorf("at another position: %#x, want none", got)
 	}
-	if _, err := findRelocations(t.TempDir()); err == nil {
-		t.Error("a folder is a program, want an error")
-	}
-}
-
-func TestParseReadOnly(t *testing.T) {
-	for _, c := range []struct {
-		line       string
-		start, end uintptr
-		ok         bool
-	}{
-		{"00400000-01b78000 r-xp 00000000 fe:00 9980097    /bin/biplane\n", 0x400000, 0x1b78000, true},
-		{"01b78000-03d75000 r--p 01778000 fe:00 9980097    /bin/biplane\n", 0x1b78000, 0x3d75000, true},
-		{"03d75000-045f2000 rw-p 03975000 fe:00 9980097    /bin/biplane\n", 0, 0, false},
-		{"01b78000-03d75000 r--p 01778000 fe:00 9980097    /bin/other\n", 0, 0, false},
-		{"01b78000-03d75000 r--p 01778000 fe:00 9980097    /bin/biplane (deleted)\n", 0, 0, false},
-		{"01b78000-01b78000 r--p 01778000 fe:00 9980097    /bin/biplane\n", 0, 0, false},
-		{"x-y r--p 01778000 fe:00 9980097    /bin/biplane\n", 0, 0, false},
-		{"7ff000-7ff100 r--p 00000000 00:00 0\n", 0, 0, false},
-		{"\n", 0, 0, false},
-	} {
-		start, end, ok := parseReadOnly([]byte(c.line), "/bin/biplane")
-		if start != c.start || end != c.end || ok != c.ok {
-			t.Errorf("parseReadOnly(%q) = %#x, %#x, %v, want %#x, %#x, %v", c.line, start, end, ok,
-				c.start, c.end, c.ok)
-		}
+	if got := findSegments(headers[1:], 0x400040); len(got.ranges) != 0 {
+		t.Errorf("without a position: %#x, want none", got)
 	}
 }

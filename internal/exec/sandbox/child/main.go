@@ -56,7 +56,7 @@ func Main(args []string, make func() (sandbox.Driver, error)) error {
 			}
 		})
 	}
-	code, _ := resident.FindCode() // later /proc is gone; without it, the code stays in memory
+	code, _ := resident.FindCode() // without it, the code stays in memory
 	h.Protections = arm(args[0], all)
 	tried.Wait()
 	if err := w.send(kindHello, 0, 0, encodeHello(h), nil); err != nil {
