@@ -16,6 +16,7 @@
 # make crash      kill -9 at each step of executions with ten writes, of executions that wait for a person, of plans, and of recoveries,
 #                 and N (2000) times at random, counted at a real upstream; and of prune, backup, restore and reload
 # make fuzz       each fuzz target for FUZZTIME (30s)
+# make profile    record where the engines spend their time, for the compiler of releases
 # make release    archives, checksums, lists of components and a formula for Homebrew, in dist; VERSION names the release
 # make generate   translate the engine and build the guest's prelude again
 
@@ -60,7 +61,7 @@ space := $(subst ,, )
 PARALLEL = -parallel $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 PLAIN = ^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$
 
-.PHONY: release build entry demo vet check test test-stories test-plain race tools browser bench soak sizing servers documents crash fuzz generate clean
+.PHONY: release profile build entry demo vet check test test-stories test-plain race tools browser bench soak sizing servers documents crash fuzz generate clean
 
 build: entry
 	CGO_ENABLED=0 $(GO) build $(ENTRY) -ldflags '$(LDFLAGS)' -o biplane ./cmd/biplane
@@ -133,6 +134,9 @@ fuzz:
 
 generate:
 	$(GO) generate ./...
+
+profile:
+	@scripts/profile.sh
 
 release:
 	$(GO) run ./internal/lab/release -version '$(VERSION)'

@@ -140,6 +140,9 @@ func readCommitTime(ctx context.Context) (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
+// profile says where the embedded engines spend their time. `make profile` writes it.
+const profile = "internal/lab/release/engines.pgo"
+
 // buildBinary builds the binary of a target.
 func (r *release) buildBinary(ctx context.Context, t target, path string) error {
 	if t.system == "linux" {
@@ -150,7 +153,7 @@ func (r *release) buildBinary(ctx context.Context, t target, path string) error 
 		}
 	}
 	build := exec.CommandContext(ctx, "env", "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+t.system, "GOARCH="+t.processor,
-		"GOAMD64=v1", "GOARM64=v8.0", "go", "build", "-tags", "entry", "-trimpath", "-buildvcs=false",
+		"GOAMD64=v1", "GOARM64=v8.0", "go", "build", "-tags", "entry", "-trimpath", "-buildvcs=false", "-pgo="+profile,
 		"-ldflags", "-s -w -buildid= -X main.version="+r.version, "-o", path, "./cmd/biplane")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
