@@ -313,32 +313,39 @@ func decodeForms(s string) (out []string) {
 		add(decodeEscapes(escape.Get(), s))
 	}
 	if strings.IndexByte(s, '%') >= 0 && percent.Get().MatchString(s) {
-		if t, err := url.PathUnescape(s); err == nil {
-			add(t)
+		t, err := url.PathUnescape(s)
+		if err != nil { // it has another %
+			t = decodeEscapes(percent.Get(), s)
 		}
+		add(t)
 	}
 	if strings.IndexByte(s, '&') >= 0 {
 		add(html.UnescapeString(s))
 	}
-	if len(s) < minEncoded || !base64Pieces.Get().MatchString(s) {
-		return out
+	if base64Pieces.Get().MatchString(s) { // in lines
+		s = strings.Join(strings.Fields(s), "")
 	}
-	for piece := range strings.SplitSeq(strings.Join(strings.Fields(s), ""), ".") { // the parts of a JWT
-		piece = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(piece, "="))
+	for piece := range strings.FieldsFuncSeq(s, isNotBase64) { // the parts of a JWT, what follows data:...;base64,
 		if len(piece) < minEncoded {
 			continue
 		}
-		if raw, err := base64.RawStdEncoding.DecodeString(piece); err == nil && looksLikeJSON(string(raw)) {
+		piece = strings.NewReplacer("-", "+", "_", "/").Replace(piece)
+		if raw, err := base64.RawStdEncoding.DecodeString(piece); err == nil {
 			add(string(raw))
 		}
 	}
 	return out
 }
 
-// decodeEscapes replaces matching escapes with the characters that they represent.
+// isNotBase64 reports whether c is not part of base64, in any alphabet, without its padding.
+func isNotBase64(c rune) bool {
+	return (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("+/-_", c)
+}
+
+// decodeEscapes replaces matching escapes, of \ or %, with the characters that they represent.
 func decodeEscapes(escapes *regexp.Regexp, s string) string {
 	return escapes.ReplaceAllStringFunc(s, func(m string) string {
-		n, err := strconv.ParseUint(strings.TrimLeft(m, "\\")[1:], 16, 32)
+		n, err := strconv.ParseUint(strings.TrimLeft(m, "\\%xu"), 16, 32)
 		if err != nil {
 			return m
 		}

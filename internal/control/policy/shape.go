@@ -3,6 +3,8 @@ package policy
 import (
 	"encoding/json"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/biplane-dev/biplane/internal/tool/schema"
 )
@@ -28,6 +30,7 @@ type shape struct {
 	items    *shape            // of a set
 	fields   map[string]*shape // of a record
 	required map[string]bool
+	folded   map[string]string // the names of fields, by foldCase
 }
 
 func (s *shape) isKind(k shapeKind) bool { return s != nil && s.kind == k }
@@ -37,6 +40,31 @@ func (s *shape) fieldShape(name string) *shape {
 		return s.fields[name]
 	}
 	return nil
+}
+
+// differsInCase returns the field whose name differs from name only in case, if name is not itself
+// a field. Some recipients ignore case.
+func (s *shape) differsInCase(name string) string {
+	if !s.isKind(recordShape) || len(s.fields) == 0 {
+		return ""
+	}
+	if _, ok := s.fields[name]; ok {
+		return ""
+	}
+	return s.folded[foldCase(name)]
+}
+
+// foldCase returns the same text for all texts that differ only in case.
+func foldCase(s string) string {
+	return strings.Map(func(r rune) rune {
+		for {
+			next := unicode.SimpleFold(r)
+			if next <= r {
+				return next
+			}
+			r = next
+		}
+	}, s)
 }
 
 func (s *shape) itemShape() *shape {
@@ -119,10 +147,11 @@ func (r *schemaReader) readObject(s schema.Schema, depth int) *shape {
 	if names == nil && !s.IsClosed() && depth > 0 {
 		return nil // with arbitrary names
 	}
-	record := &shape{kind: recordShape, fields: map[string]*shape{}, required: map[string]bool{}}
+	record := &shape{kind: recordShape, fields: map[string]*shape{}, required: map[string]bool{},
+		folded: map[string]string{}}
 	for _, name := range names {
 		property, _ := s.Property(name)
-		record.fields[name] = r.readShape(property, depth+1)
+		record.fields[name], record.folded[foldCase(name)] = r.readShape(property, depth+1), name
 	}
 	for _, name := range s.RequiredNames() {
 		if property, _ := s.Property(name); !isNullable(property) {

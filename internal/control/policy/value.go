@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"strconv"
+	"strings"
 
 	cedar "github.com/cedar-policy/cedar-go"
 
@@ -25,13 +27,14 @@ const (
 //	string        String
 //	true, false   Bool
 //	number        decimal if the schema says "number", otherwise Long; String if that type can't
-//	              represent it exactly (over 64 bits, more than four decimals)
+//	              represent it exactly (over 64 bits, more than four decimals): see convertNumber
 //	array         Set: unordered, without duplicates
 //	object        Record
 //	null          omitted, as if missing
 //
 // A value of the wrong type makes comparisons fail, so no permit holds and every forbid denies. An
-// object with duplicate names is an error, since the recipient might use the other value.
+// object with duplicate names is an error, since the recipient might use the other value. So is a
+// name that differs from one in the schema only in case.
 func convertArguments(raw json.RawMessage, s *shape) (cedar.Record, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return cedar.Record{}, nil
@@ -81,7 +84,7 @@ func (r *valueReader) readValue(s *shape, depth int) (cedar.Value, error) {
 	case bool:
 		return cedar.Boolean(t), nil
 	case json.Number:
-		return convertNumber(string(t), s), nil
+		return convertNumber(string(t), s)
 	}
 	return nil, nil
 }
@@ -99,6 +102,10 @@ func (r *valueReader) readRecord(s *shape, depth int) (cedar.Value, error) {
 			return nil, fmt.Errorf("the arguments contain %q twice", clipText(name))
 		}
 		seen[name] = true
+		if declared := s.differsInCase(name); declared != "" {
+			return nil, fmt.Errorf("the arguments contain %q, which its recipient may take for %q: use the name "+
+				"in the tool's definition", clipText(name), clipText(declared))
+		}
 		v, err := r.readValue(s.fieldShape(name), depth+1)
 		if err != nil {
 			return nil, err
@@ -131,16 +138,32 @@ func (r *valueReader) readSet(s *shape, depth int) (cedar.Value, error) {
 const maxNumber = 40
 
 // convertNumber converts a JSON number to the type in s, or to a String if that can't represent it.
-func convertNumber(text string, s *shape) cedar.Value {
-	if len(text) > maxNumber {
-		return cedar.String(text)
+// A number that can't be represented, but that a recipient may round to one that can, is an error:
+// otherwise 5.00000000000000000001 would not be equal to 5 here, and be 5 for the recipient.
+func convertNumber(text string, s *shape) (cedar.Value, error) {
+	if v := representNumber(text, s); v != nil {
+		return v, nil
 	}
-	if i := bytes.IndexAny([]byte(text), "eE"); i >= 0 && len(text)-i > 4 {
-		return cedar.String(text)
+	if f, err := strconv.ParseFloat(text, 64); err == nil {
+		if rounded := strconv.FormatFloat(f, 'g', -1, 64); representNumber(rounded, s) != nil {
+			return nil, fmt.Errorf("the arguments contain the number %s, which its recipient may round: write %s",
+				clipText(text), rounded)
+		}
+	}
+	return cedar.String(text), nil
+}
+
+// representNumber returns a JSON number in the type in s, or nil if that can't represent it.
+func representNumber(text string, s *shape) cedar.Value {
+	if len(text) > maxNumber {
+		return nil
+	}
+	if i := strings.IndexAny(text, "eE"); i >= 0 && len(text)-i > 4 {
+		return nil
 	}
 	n, ok := new(big.Rat).SetString(text)
 	if !ok {
-		return cedar.String(text)
+		return nil
 	}
 	if s.isKind(decimalShape) {
 		scaled := new(big.Rat).Mul(n, big.NewRat(10_000, 1))
@@ -149,12 +172,12 @@ func convertNumber(text string, s *shape) cedar.Value {
 				return d
 			}
 		}
-		return cedar.String(text)
+		return nil
 	}
 	if n.IsInt() && n.Num().IsInt64() {
 		return cedar.Long(n.Num().Int64())
 	}
-	return cedar.String(text)
+	return nil
 }
 
 // clipText returns the beginning of an external text.
