@@ -77,7 +77,10 @@ type PolicyQuestion struct {
 	Tool      string          `json:"tool"` // any of its names
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Program   bool            `json:"program,omitempty"` // the call comes from a program
-	Labels    []string        `json:"labels,omitempty"`  // of the data that its session has read
+	// Upstream names the folder of tools, or the server in a sandbox, whose program makes the
+	// request to a host. The configuration's grants to it apply.
+	Upstream string   `json:"upstream,omitempty"`
+	Labels   []string `json:"labels,omitempty"` // of the data that its session has read
 	// Reveal lists kinds of personal data ("email"). If set, the question is whether the tool may
 	// receive them instead of tokens. If empty, it is whether the tool may be called.
 	Reveal []string  `json:"reveal,omitempty"`

@@ -304,6 +304,8 @@ func policyExplainCommand(a *app) *cobra.Command {
 	f.StringVar(&p.Agent, "agent", "", "the agent that acts")
 	f.StringVar(&p.Client, "client", "", "the client software, name/version")
 	f.BoolVar(&q.Program, "program", false, "the call comes from inside a program")
+	f.StringVar(&q.Upstream, "from", "",
+		"the folder of tools, or the server in a sandbox, whose program makes the request (an `upstream`)")
 	f.StringSliceVar(&q.Labels, "labels", nil, "labels of the data read before: confidential, pii, untrusted")
 	f.StringSliceVar(&q.Reveal, "reveal", nil,
 		"instead of the call, decide whether the tool may receive personal data of these `kinds` (email, card, ...)")

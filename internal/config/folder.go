@@ -177,6 +177,22 @@ func (c *Config) FindFolder(path string) *Folder {
 	return NewFolder(name, path)
 }
 
+// FindGrants returns what is granted to the programs of an upstream: a folder, or a server in a
+// sandbox. It returns nil for other upstreams.
+func (c *Config) FindGrants(upstream string) *tool.Serving {
+	for i := range c.Servers {
+		if s := &c.Servers[i]; s.Name == upstream && s.Sandbox != nil {
+			return &tool.Serving{Hosts: s.Sandbox.Network, Grantor: s.NameGrantor()}
+		}
+	}
+	for _, a := range c.APIs {
+		if f, ok := a.(*Folder); ok && f.Name == upstream {
+			return &tool.Serving{Hosts: f.Network, Grantor: f.Part + "." + f.Name}
+		}
+	}
+	return nil
+}
+
 // OnlyFolder changes c so that a folder is its only upstream. A folder that is configured keeps its
 // permissions. Processes with and without such a change don't answer for each other.
 func (c *Config) OnlyFolder(path string) {

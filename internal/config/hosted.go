@@ -95,6 +95,9 @@ func checkServerSandbox(r *reader, s *Server, at *node) {
 	}
 }
 
+// NameGrantor returns the name of what grants hosts to a server in a sandbox.
+func (s *Server) NameGrantor() string { return "mcpServers." + s.Name + ".sandbox" }
+
 // ListVariables returns the configured environment variables of a server: NAME=value, sorted.
 func (s *Server) ListVariables() (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +62,14 @@ func TestFolderNetwork(t *testing.T) {
 				x := execute(t, d.Client(), code)
 				if x.Error != nil || !strings.Contains(string(x.Value), want) {
 					t.Errorf("%s: got %s, %+v, want %s", code, x.Value, x.Error, want)
+				}
+			}
+			args := json.RawMessage(`{"url": "` + url + `/json"}`)
+			for from, want := range map[string]string{"local": c.granted, "": c.direct} {
+				x, err := d.Client().Policies().Explain(t.Context(), api.PolicyQuestion{Tool: "biplane.fetch",
+					Arguments: args, Program: true, Upstream: from})
+				if err != nil || (x.Effect == "allow") != (want == "200") {
+					t.Errorf("from %q: explained as %+v, %v, want %s", from, x, err, want)
 				}
 			}
 			before := hits.Load()
@@ -167,6 +176,42 @@ func TestFolderExecutables(t *testing.T) {
 		}
 		if !strings.Contains(got, want) || strings.Contains(want, "text\\") && !strings.Contains(got, "id,name") {
 			t.Errorf("%s: got %s, want %s", code, got, want)
+		}
+	}
+}
+
+// TestExplainKey checks that a decision on a call of an existing key is explained as it would be
+// made: with the key's tools and groups, and as long as the key is valid.
+func TestExplainKey(t *testing.T) {
+	t.Parallel()
+	dir := withPolicies(t, `permit (principal, action, resource);
+		@id("team") forbid (principal in Group::"team", action, resource) when { resource.name == "two" };`)
+	writeTools(t, dir, map[string]string{"one.ts": caught("one", "1"), "two.ts": caught("two", "2")})
+	d, _ := run(t, dir, around+"folders: { local: { path: ./tools } }\n")
+	for _, k := range []api.KeyRequest{{Name: "narrow", Tools: []string{"local.one"}},
+		{Name: "team", Groups: []string{"team"}}, {Name: "gone"}} {
+		if _, err := d.Client().Keys().Create(t.Context(), k); err != nil {
+			t.Fatalf("create a key: %v", err)
+		}
+	}
+	if _, err := d.Client().Keys().Revoke(t.Context(), "gone"); err != nil {
+		t.Fatalf("revoke a key: %v", err)
+	}
+	for _, c := range []struct{ as, tool, effect, policy string }{
+		{"key:narrow", "local.one", "allow", "own.cedar:1"}, {"key:narrow", "local.two", "deny", "credential"},
+		{"key:narrow", "biplane.fetch", "deny", "credential"},
+		{"key:narrow", "biplane.execute", "allow", "own.cedar:1"},
+		{"key:team", "local.one", "allow", "own.cedar:1"}, {"key:team", "local.two", "deny", "team"},
+		{"key:gone", "local.one", "deny", "credential"}, {"key:future", "local.two", "allow", "own.cedar:1"},
+	} {
+		q := api.PolicyQuestion{Tool: c.tool, Principal: api.PolicyPrincipal{ID: c.as}}
+		if c.tool == "biplane.fetch" {
+			q.Arguments = json.RawMessage(`{"url": "https://a.example/"}`)
+		}
+		x, err := d.Client().Policies().Explain(t.Context(), q)
+		if err != nil || x.Effect != c.effect || x.Policy != c.policy || x.Shown != (x.Policy != "credential" &&
+			x.Policy != "team") {
+			t.Errorf("%s as %s is explained as %+v, %v, want %s by %s", c.tool, c.as, x, err, c.effect, c.policy)
 		}
 	}
 }

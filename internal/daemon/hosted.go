@@ -93,7 +93,7 @@ func (l *launcher) LaunchServer(ctx context.Context) (mcp.Launched, error) {
 	}
 	if l.client != nil {
 		cfg.Gate = &hosted.Gate{Hosts: h.hosts, Door: h.door, Client: l.client, Reach: b.Network,
-			Grantor: "mcpServers." + c.Name + ".sandbox", Network: newSandboxNetwork(h.cfg, b.Secrets, l.upstreams.log)}
+			Grantor: c.NameGrantor(), Network: newSandboxNetwork(h.cfg, b.Secrets, l.upstreams.log)}
 	}
 	if err := h.beginUse(name, c.Name); err != nil {
 		return nil, err

@@ -73,6 +73,11 @@ func (p *policies) CurrentVersion() string { return p.engine.Load().Version() }
 // ListRules implements desk.Rules.
 func (p *policies) ListRules() []policy.Rule { return p.settings.Load().Tools }
 
+// FindGrants implements desk.Grants.
+func (p *policies) FindGrants(upstream string) *tool.Serving {
+	return p.settings.Load().FindGrants(upstream)
+}
+
 // replaceSettings applies the policies of another configuration, e, with their gateway.
 func (p *policies) replaceSettings(s *config.Config, e *policy.Engine, g *gateway.Gateway) {
 	p.engine.Store(e)

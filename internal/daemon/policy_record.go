@@ -12,6 +12,7 @@ func (d *Daemon) newPolicyDesk(u desk.Upstreams) *desk.Desk {
 	c := desk.Config{
 		Policies: d.policies, Rules: d.policies, Tier: s.Sandbox.Tier, Strongest: s.Sandbox.Strongest,
 		Catalog: d.catalog, Upstreams: u, Audit: d.audit, Keys: d.keys, Local: identity.LocalUser(),
+		Grants: d.policies,
 	}
 	if s.Auth != nil {
 		c.SignIn = desk.SignIn{Keys: s.Auth.Keys, Issuers: len(s.Auth.Issuers) > 0}

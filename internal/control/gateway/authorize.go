@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -95,15 +96,19 @@ func (g *Gateway) DecideSandbox(c *tool.Call, argument string) policy.Decision {
 	return d
 }
 
-// grantHost applies the configuration's grants to a request that the program of a folder's tool, or
-// a hosted server, sends to a network host, which policy has decided as d. It reaches only hosts
-// that are granted to it. A grant replaces a permit, but not a forbid.
+// grantHost applies the grants to the program of c: see GrantHost.
 func grantHost(c *tool.Call, t *tool.Tool, d policy.Decision) policy.Decision {
-	by := c.FromProgram().Serving
+	return GrantHost(c.FromProgram().Serving, t, c.Arguments, d)
+}
+
+// GrantHost applies the configuration's grants to a request that the program of a folder's tool, or
+// a hosted server, sends to a network host, which policy has decided as d. It reaches only hosts
+// that are granted to it. A grant replaces a permit, but not a forbid. by may be nil.
+func GrantHost(by *tool.Serving, t *tool.Tool, arguments json.RawMessage, d policy.Decision) policy.Decision {
 	if by == nil || !policy.ReachesNetwork(t) {
 		return d
 	}
-	target, err := policy.TargetOf(c.Arguments)
+	target, err := policy.TargetOf(arguments)
 	if err != nil {
 		return d // policy has denied it
 	}

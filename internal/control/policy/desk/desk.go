@@ -28,6 +28,7 @@ type Config struct {
 	Upstreams Upstreams  // nil: the tools are there
 	Audit     *audit.Log // required by Replay
 	Keys      Keys       // nil: groups and users in policies are not checked
+	Grants    Grants     // nil: none
 	SignIn    SignIn
 	Local     tool.Principal // the local user
 }
@@ -47,9 +48,17 @@ type Upstreams interface {
 	WaitReady(ctx context.Context)
 }
 
-// Keys returns the API keys; implemented by *identity.Keys.
+// Keys holds the API keys; implemented by *identity.Keys.
 type Keys interface {
 	List() []identity.Key
+	// ExplainDenial returns why a principal's key may not use a tool, or "" if it may.
+	ExplainDenial(tool.Principal, *tool.Tool) string
+}
+
+// Grants returns what the configuration grants to the programs of an upstream: a folder of tools,
+// or a server in a sandbox. It returns nil for other upstreams.
+type Grants interface {
+	FindGrants(upstream string) *tool.Serving
 }
 
 // SignIn describes how users sign in.
