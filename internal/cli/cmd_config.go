@@ -47,9 +47,9 @@ func configCheckCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Report every error in the configuration",
-		Long: `Checks the configuration, and reports every error with its line and column. It starts nothing. Names of
-tools are compared with those in the data folder, which the upstreams listed last. "biplane tools" lists
-them again.`,
+		Long: `Checks the configuration, and reports every error with its line and column. It starts nothing. Files and
+folders of upstreams that are missing are reported as warnings. Names of tools are compared with those in the
+data folder, which the upstreams listed last. "biplane tools" lists them again.`,
 		Example: "  biplane config check\n  biplane config check --config team.yaml -o json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,7 +66,7 @@ them again.`,
 				return err
 			default:
 				r.OK, r.File = true, relativePath(s.File)
-				r.Warnings = append(r.Warnings, s.Warnings...)
+				r.Warnings = append(append(r.Warnings, s.Warnings...), s.ListMissing()...)
 				if r.Names, err = a.checkNames(cmd.Context(), s); err != nil {
 					return err
 				}

@@ -59,6 +59,7 @@ type Upstreams struct {
 	Servers  []Server // in the order of the file
 	APIs     []API    // the upstreams of other kinds, by kind
 	Registry Registry // decides which upstreams may be started
+	files    []localFile
 }
 
 // An Origin identifies the text that a Config was read from.
@@ -133,6 +134,7 @@ func Parse(path string, text []byte, env func(string) (string, bool), strongest 
 	if len(r.problems) > 0 {
 		return nil, configError(path, r.problems)
 	}
+	c.files = r.files
 	c.Warnings, c.Secrets.Variables = sortProblems(r.warnings), r.hidden
 	c.Secrets.keepFile(root, r.reader)
 	return c, nil

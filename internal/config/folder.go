@@ -63,7 +63,10 @@ func (f *Folder) ListCredentials() []string { return sortedNames(f.Env) }
 func readFolder(r *reader, s Source, e entry) API {
 	f := &Folder{Source: s}
 	known := key{
-		"path": func(n *node) { f.Path, f.shown.Path = r.resolvePath(r.readText(n, e.what+".path")), n.text },
+		"path": func(n *node) {
+			what := e.what + ".path"
+			f.Path, f.shown.Path = r.resolveLocal(n, what, r.readText(n, what), true), n.text
+		},
 		"tier": func(n *node) {
 			t, err := tool.ParseTier(r.readText(n, e.what+".tier"))
 			if err != nil {
@@ -148,6 +151,7 @@ func (r *reader) readMounts(n *node, what string) map[string]string {
 			r.addProblem(at, "%s: two entries have the name %q: write a map with other names", what, clipText(name))
 		default:
 			out[name] = path
+			r.files = append(r.files, localFile{at, what, path, false})
 		}
 	}
 	if n.kind == listNode {

@@ -62,7 +62,8 @@ func readGraphQL(r *reader, s Source, e entry) API {
 			}
 		},
 		"schema": func(n *node) {
-			g.Schema, g.shown.Schema = r.resolvePath(r.readText(n, e.what+".schema")), n.text
+			what := e.what + ".schema"
+			g.Schema, g.shown.Schema = r.resolveLocal(n, what, r.readText(n, what), false), n.text
 		},
 		"auth": func(n *node) {
 			g.shown.Auth = true

@@ -68,7 +68,7 @@ func readOpenAPI(r *reader, s Source, e entry) API {
 		"spec": func(n *node) {
 			a.Spec, a.shown.Spec = r.readText(n, e.what+".spec"), shownURL(n)
 			if u, err := url.Parse(a.Spec); err != nil || u.Scheme != "http" && u.Scheme != "https" {
-				a.Spec = r.resolvePath(a.Spec)
+				a.Spec = r.resolveLocal(n, e.what+".spec", a.Spec, false)
 			}
 		},
 		"server": func(n *node) {

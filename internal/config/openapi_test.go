@@ -2,6 +2,10 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,6 +34,33 @@ openapi: {pets: {spec: p.yaml, labels: [pii], auth: {key: very-secret}, headers:
 		func(string) (string, bool) { return "", false }, 0)
 	if err == nil || !strings.Contains(err.Error(), "openapi.a: mcpServers has an upstream of this name") {
 		t.Errorf("two upstreams of one name: %v", err)
+	}
+}
+
+// TestMissingFiles checks that the files of upstreams are compared with those that are there.
+func TestMissingFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte("{}"), 0o600); err != nil {
+		t.Fatalf("WriteFile: %v", err)
+	}
+	const text = `
+openapi: {a: {spec: a.yaml}, b: {spec: b.yaml}, c: {spec: 'https://c.example/openapi.json'}}
+graphql: {d: {url: 'https://d.example', schema: d.graphql}}
+folders: {e: {path: a.yaml}, f: {path: ., files: [a.yaml, data]}, g: {path: a.yaml/tools}}
+`
+	c, err := Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), func(string) (string, bool) { return "", false }, 0)
+	if err != nil {
+		t.Fatalf("Parse: %v", err)
+	}
+	var got []string
+	for _, p := range c.ListMissing() {
+		got = append(got, fmt.Sprintf("%d %s", p.Line, strings.ReplaceAll(p.Message, dir, "")))
+	}
+	want := []string{"2 openapi.b.spec: /b.yaml does not exist", "3 graphql.d.schema: /d.graphql does not exist",
+		"4 folders.e.path: /a.yaml is not a folder", "4 folders.f.files: /data does not exist",
+		"4 folders.g.path: /a.yaml/tools can't be read: not a directory"}
+	if !slices.Equal(got, want) {
+		t.Errorf("missing %q, want %q", got, want)
 	}
 }
 

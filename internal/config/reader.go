@@ -16,6 +16,7 @@ type reader struct {
 	problems []Problem
 	warnings []Problem
 	hidden   []string // values of variables that may be secret
+	files    []localFile
 
 	secrets     map[string]string // known values by name; a missing name is not read yet
 	secretNames []string          // that the current entry refers to

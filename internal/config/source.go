@@ -3,7 +3,11 @@ package config
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -244,6 +248,45 @@ func (s Shown) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	return append(append(out[:len(out)-1], ','), apis[1:]...), nil
+}
+
+// A localFile is a file or folder on this machine that an upstream needs.
+type localFile struct {
+	at     *node
+	what   string // its key
+	path   string
+	folder bool // it must be a folder
+}
+
+// ListMissing returns a problem for each file and folder that an upstream needs and that is not
+// there. The upstream is down until it is.
+func (u *Upstreams) ListMissing() []Problem {
+	var out []Problem
+	for _, f := range u.files {
+		info, err := os.Stat(f.path)
+		said := ""
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			said = "does not exist"
+		case err != nil:
+			said = "can't be read: " + errors.Unwrap(err).Error()
+		case f.folder && !info.IsDir():
+			said = "is not a folder"
+		default:
+			continue
+		}
+		out = append(out, Problem{f.at.line, f.at.col, fmt.Sprintf("%s: %s %s", f.what, f.path, said)})
+	}
+	return sortProblems(out)
+}
+
+// resolveLocal is like resolvePath, for what an upstream needs. ListMissing checks it.
+func (r *reader) resolveLocal(n *node, what, text string, folder bool) string {
+	path := r.resolvePath(text)
+	if path != "" {
+		r.files = append(r.files, localFile{n, what, path, folder})
+	}
+	return path
 }
 
 // resolvePath returns the absolute path that a text of the file names; empty for an empty text.
