@@ -92,11 +92,15 @@ with its permissions. Exits with 1 if anything was left out.`,
 		Example: "  biplane tools check ./tools",
 		Args:    exactlyOne("FOLDER", "the folder with the files"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := findToolFolder(args[0], args[0])
+			if err != nil {
+				return err
+			}
 			cfg, err := a.daemonConfig("error")
 			if err != nil {
 				return err
 			}
-			report, err := daemon.CheckFolder(cmd.Context(), cfg, args[0])
+			report, err := daemon.CheckFolder(cmd.Context(), cfg, path)
 			if err != nil {
 				return err
 			}
@@ -174,14 +178,22 @@ func applyFolderFlags(cfg *daemon.Config, f *folderFlags, mode *string, unprefix
 	if f.path == "" {
 		return nil
 	}
-	path, err := filepath.Abs(f.path)
+	path, err := findToolFolder("--tools "+f.path, f.path)
+	if err == nil {
+		cfg.Settings.OnlyFolder(path)
+	}
+	return err
+}
+
+// findToolFolder returns the absolute path of a folder of tools, which must exist. what is its name
+// in errors.
+func findToolFolder(what, path string) (string, error) {
+	abs, err := filepath.Abs(path)
 	if err != nil {
-		return usageError("--tools %s: %s", f.path, err)
+		return "", usageError("%s: %s", what, err)
 	}
-	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return usageError("--tools %s: there is no such folder (biplane tools init %s writes a first tool)", f.path,
-			f.path)
+	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
+		return "", usageError("%s: there is no such folder (biplane tools init %s writes a first tool)", what, path)
 	}
-	cfg.Settings.OnlyFolder(path)
-	return nil
+	return abs, nil
 }

@@ -37,7 +37,7 @@ openapi: {pets: {spec: p.yaml, labels: [pii], auth: {key: very-secret}, headers:
 	}
 }
 
-// TestMissingFiles checks that the files of upstreams are compared with those that are there.
+// TestMissingFiles checks that missing files and folders of upstreams are reported.
 func TestMissingFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte("{}"), 0o600); err != nil {
@@ -48,7 +48,8 @@ openapi: {a: {spec: a.yaml}, b: {spec: b.yaml}, c: {spec: 'https://c.example/ope
 graphql: {d: {url: 'https://d.example', schema: d.graphql}}
 folders: {e: {path: a.yaml}, f: {path: ., files: [a.yaml, data]}, g: {path: a.yaml/tools}}
 `
-	c, err := Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), func(string) (string, bool) { return "", false }, 0)
+	noVariables := func(string) (string, bool) { return "", false }
+	c, err := Parse(filepath.Join(dir, "biplane.yaml"), []byte(text), noVariables, 0)
 	if err != nil {
 		t.Fatalf("Parse: %v", err)
 	}

@@ -250,7 +250,7 @@ func (s Shown) MarshalJSON() ([]byte, error) {
 	return append(append(out[:len(out)-1], ','), apis[1:]...), nil
 }
 
-// A localFile is a file or folder on this machine that an upstream needs.
+// A localFile is a file or folder on this machine that an upstream reads.
 type localFile struct {
 	at     *node
 	what   string // its key
@@ -258,8 +258,8 @@ type localFile struct {
 	folder bool // it must be a folder
 }
 
-// ListMissing returns a problem for each file and folder that an upstream needs and that is not
-// there. The upstream is down until it is.
+// ListMissing returns a problem for each file or folder of an upstream that is missing. Until it
+// exists, the upstream is down.
 func (u *Upstreams) ListMissing() []Problem {
 	var out []Problem
 	for _, f := range u.files {
@@ -280,7 +280,8 @@ func (u *Upstreams) ListMissing() []Problem {
 	return sortProblems(out)
 }
 
-// resolveLocal is like resolvePath, for what an upstream needs. ListMissing checks it.
+// resolveLocal is like resolvePath, for a file or folder that an upstream reads. ListMissing checks
+// whether it exists.
 func (r *reader) resolveLocal(n *node, what, text string, folder bool) string {
 	path := r.resolvePath(text)
 	if path != "" {
