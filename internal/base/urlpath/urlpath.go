@@ -19,7 +19,7 @@ func CanonicalizePath(u *url.URL) error {
 		return fmt.Errorf("the path of the URL has an invalid escape: %w", err)
 	}
 	if hasHiddenDots(plain) {
-		return fmt.Errorf("the path %.100q hides a dot segment: write the path without .. and .", escaped)
+		return fmt.Errorf("the path %.100q hides a dot segment: write the path without such segments", escaped)
 	}
 	u.Path, u.RawPath = plain, escaped
 	return nil

@@ -174,7 +174,7 @@ func encodeSpans(spans []sdk.ReadOnlySpan) *batch {
 
 func encodeAttributes(all []attribute.KeyValue) (out []keyValue) {
 	for _, a := range all {
-		v := a.Value.Emit()
+		v := a.Value.String()
 		value := anyValue{String: &v}
 		if a.Value.Type() == attribute.INT64 {
 			value = anyValue{Int: &v}
