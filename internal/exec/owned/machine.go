@@ -100,7 +100,7 @@ func (ms *machines) makeRoom(b *box) error {
 			return tool.Errorf(tool.Limit, "too many sandboxes are in use (%d of yours, at most %d; %d in all, "+
 				"at most %d): wait for one, or end one", own, l.RunningEach, all, l.Running)
 		}
-		ms.stopBox(victim, "other sandboxes needed its place")
+		ms.stopBox(victim, nil, "other sandboxes needed its place")
 	}
 }
 
@@ -141,16 +141,24 @@ func (ms *machines) changeIdle(b *box, change func(m sandbox.Machine)) {
 	}
 }
 
-// stopBox ends the processes of an idle sandbox.
-func (ms *machines) stopBox(b *box, why string) {
-	ms.changeIdle(b, func(m sandbox.Machine) { ms.dropMachine(b, m, why) })
+// stopBox ends the processes of an idle sandbox, if isDue is nil or returns true; boxes.mu is held
+// then.
+func (ms *machines) stopBox(b *box, isDue func() bool, why string) {
+	ms.changeIdle(b, func(m sandbox.Machine) {
+		ms.mu.Lock()
+		due := isDue == nil || isDue()
+		ms.mu.Unlock()
+		if due {
+			ms.dropMachine(b, m, why)
+		}
+	})
 }
 
 // freezeBox freezes an idle sandbox.
 func (ms *machines) freezeBox(b *box) {
 	ms.changeIdle(b, func(m sandbox.Machine) {
 		if err := m.FreezeGuest(); err != nil {
-			ms.dropMachine(b, m, "it could not be frozen: "+err.Error())
+			ms.dropMachine(b, m, "it could not be frozen: "+tool.AsError(err).Msg)
 			return
 		}
 		ms.mu.Lock()

@@ -15,14 +15,18 @@ import (
 // theirs.
 const MemoryReserve = 512 << 20
 
-// relieveMemory reclaims memory of frozen sandboxes while it is scarce, and then ends them. The one
-// that was unused for longest is first.
+// relieveMemory reclaims memory of frozen sandboxes while it is scarce, and then ends them. The
+// principal whose frozen sandboxes use the most loses first, and of its sandboxes the one that was
+// unused for longest.
 func (ms *machines) relieveMemory() {
 	for _, shrink := range []bool{true, false} {
-		for _, b := range ms.listFrozen() {
-			if !ms.isScarce() {
-				return
+		tried := map[*box]bool{}
+		for ms.isScarce() {
+			b := ms.findLargest(tried)
+			if b == nil {
+				break
 			}
+			tried[b] = true
 			ms.mu.Lock()
 			shrunk := b.shrunk
 			ms.mu.Unlock()
@@ -30,8 +34,10 @@ func (ms *machines) relieveMemory() {
 			case shrink && !shrunk:
 				ms.shrinkBox(b)
 			case !shrink:
-				ms.stopBox(b, fmt.Sprintf("memory was scarce (sandboxes in standby use at most %s, and %s of the "+
-					"host's memory stay free)", text.Size(ms.cfg.Limits.TotalMemory), text.Size(MemoryReserve)))
+				ms.stopBox(b, func() bool { return b.frozen },
+					fmt.Sprintf("memory was scarce (sandboxes in standby use at most %s, and %s "+
+						"of the host's memory stay free)", text.Size(ms.cfg.Limits.TotalMemory),
+						text.Size(MemoryReserve)))
 			}
 		}
 	}
@@ -50,16 +56,37 @@ func (ms *machines) listFrozen() (out []*box) {
 	return out
 }
 
+// findLargest returns a frozen sandbox that was not tried: the one that was unused for longest, of
+// the principal whose frozen sandboxes use the most memory. It is nil if there is none.
+func (ms *machines) findLargest(tried map[*box]bool) (found *box) {
+	all, used := ms.listFrozen(), map[string]int64{}
+	for _, b := range all {
+		used[b.rec.Owner] += ms.memoryOf(b)
+	}
+	for _, b := range all {
+		if !tried[b] && (found == nil || used[b.rec.Owner] > used[found.rec.Owner]) {
+			found = b
+		}
+	}
+	return found
+}
+
+// memoryOf returns how much memory the processes of a sandbox use.
+func (ms *machines) memoryOf(b *box) int64 {
+	ms.mu.Lock()
+	m := b.machine
+	ms.mu.Unlock()
+	if m == nil {
+		return 0
+	}
+	return m.UsedMemory()
+}
+
 // isScarce reports whether sandboxes in standby use too much memory.
 func (ms *machines) isScarce() bool {
 	var used int64
 	for _, b := range ms.listFrozen() {
-		ms.mu.Lock()
-		m := b.machine
-		ms.mu.Unlock()
-		if m != nil {
-			used += m.UsedMemory()
-		}
+		used += ms.memoryOf(b)
 	}
 	return IsScarce(ms.cfg.Host, used, ms.cfg.Limits.TotalMemory)
 }

@@ -271,17 +271,18 @@ func (s *Sandboxes) EndSandbox(ctx context.Context, p tool.Principal, name strin
 	if err != nil {
 		return "", err
 	}
-	return b.rec.ID, s.removeBox(ctx, b)
+	return b.rec.ID, s.removeBox(ctx, b, nil)
 }
 
 // removeBox ends a sandbox, and removes its files, then its record. So after a crash or a failure,
-// the sandbox is still there, and can be ended again.
-func (s *Sandboxes) removeBox(ctx context.Context, b *box) error {
+// the sandbox is still there, and can be ended again. Unless isDue is nil, removeBox does
+// nothing if it returns false; boxes.mu is held then.
+func (s *Sandboxes) removeBox(ctx context.Context, b *box, isDue func() bool) error {
 	ctx = context.WithoutCancel(ctx)
 	s.mu.Lock()
-	if b.removed {
+	if b.removed || isDue != nil && !isDue() {
 		s.mu.Unlock()
-		return nil // it is being removed
+		return nil // it is being removed, or used
 	}
 	b.removed = true
 	delete(s.by, b.rec.ID)

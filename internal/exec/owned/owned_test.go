@@ -68,14 +68,20 @@ func newRigWith(t *testing.T, cfg owned.Config) *rig {
 	}
 	log := slog.New(slog.DiscardHandler)
 	cfg.Dir, cfg.Log, cfg.Clock, cfg.Host = r.dir, log, r.clock, r
-	if s, ok := cfg.Store.(*hastyStore); ok {
+	switch s := cfg.Store.(type) {
+	case *hastyStore:
 		s.Store = db.OpenSandboxes(key, log)
-	} else {
+	case *droppingStore:
+		s.Store = db.OpenSandboxes(key, log)
+	default:
 		cfg.Store = db.OpenSandboxes(key, log)
 	}
-	if s, ok := cfg.Driver.(*stubborn); ok {
+	switch s := cfg.Driver.(type) {
+	case *stubborn:
 		s.MachineDriver = d
-	} else {
+	case *largeDriver:
+		s.MachineDriver = d
+	default:
 		cfg.Driver = d
 	}
 	r.Sandboxes = owned.NewSandboxes(cfg)

@@ -133,16 +133,20 @@ func (s *Sandboxes) SweepIdle(ctx context.Context) time.Duration {
 	}
 	s.mu.Unlock()
 	for _, d := range todo {
+		isDue := func() bool { // changes before this one take time: it may have been used meanwhile
+			now, ok := s.nextChange(d.box)
+			return ok && now.what == d.what && !now.at.After(s.cfg.Clock.Now())
+		}
 		switch d.what {
 		case Frozen:
 			s.freezeBox(d.box)
 		case Stopped:
-			s.stopBox(d.box, "it was not used for "+text.Setting(s.cfg.Limits.EndAfter))
+			s.stopBox(d.box, isDue, "it was not used for "+text.Setting(s.cfg.Limits.EndAfter))
 		default:
 			if len(d.box.turn) > 0 {
 				continue // it stands still for long, or starts: the others must not wait for it
 			}
-			if err := s.removeBox(ctx, d.box); err != nil {
+			if err := s.removeBox(ctx, d.box, isDue); err != nil {
 				s.cfg.Log.Warn("expired sandbox not removed", "sandbox", d.box.rec.ID, "error", err)
 			}
 		}
