@@ -198,7 +198,7 @@ func (s *Sandboxes) CreateSandbox(ctx context.Context, p tool.Principal, labels 
 	}
 	err := s.saveRecord(ctx, b)
 	if err == nil {
-		err = os.MkdirAll(s.folderOf(r.ID), 0o700)
+		err = s.explainFiles(b, "created", os.MkdirAll(s.folderOf(r.ID), 0o700))
 	}
 	if err != nil {
 		s.mu.Lock()
@@ -318,7 +318,7 @@ func (s *Sandboxes) removeParts(ctx context.Context, b *box, m sandbox.Machine) 
 		<-m.EndSignal() // someone else may be closing it
 	}
 	if err := folder.RemoveFolder(s.folderOf(b.rec.ID)); err != nil {
-		return err
+		return s.explainFiles(b, "removed", err)
 	}
 	b.saving.Lock()
 	defer b.saving.Unlock()

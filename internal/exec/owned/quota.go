@@ -2,6 +2,7 @@ package owned
 
 import (
 	"errors"
+	"io/fs"
 	"time"
 
 	"github.com/biplane-dev/biplane/internal/base/folder"
@@ -38,7 +39,7 @@ func (ms *machines) measureBox(b *box) error {
 	l := ms.cfg.Limits
 	bytes, files, err := MeasureFolder(ms.folderOf(b.rec.ID), l.Disk, l.Files)
 	if err != nil && tool.AsError(err).Kind != tool.Limit {
-		return err
+		return ms.explainFiles(b, "measured", err)
 	}
 	ms.mu.Lock()
 	m := b.machine
@@ -55,6 +56,20 @@ func (ms *machines) measureBox(b *box) error {
 			"some", text.Size(l.Disk), text.Count(l.Files, "file"))
 	}
 	return err
+}
+
+// explainFiles returns an error about a sandbox's files for its principal: without paths of the
+// host, which are logged. what is what could not be done, such as "removed".
+func (ms *machines) explainFiles(b *box, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	ms.cfg.Log.Error("files of a sandbox not "+what, "sandbox", b.rec.ID, "error", err)
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return tool.Errorf(tool.Unavailable, "the sandbox's files could not be %s: %w", what, err)
 }
 
 // guardFiles measures the files of a sandbox while its processes run, also those in the background.

@@ -82,3 +82,19 @@ func TestEndWhileCreated(t *testing.T) {
 		t.Errorf("the records are %+v, %v, want none", all, err)
 	}
 }
+
+// TestFolderErrors checks that an error about a sandbox's files doesn't show where they are.
+func TestFolderErrors(t *testing.T) {
+	r := newRigWith(t, owned.Config{MeasureEach: time.Hour})
+	if err := os.RemoveAll(r.dir); err != nil {
+		t.Fatalf("RemoveAll: %v", err)
+	}
+	if err := os.WriteFile(r.dir, nil, 0o600); err != nil {
+		t.Fatalf("WriteFile: %v", err)
+	}
+	_, err := r.call("ann", "create", map[string]any{"name": "a"})
+	if err == nil || strings.Contains(err.Error(), r.dir) ||
+		!strings.Contains(err.Error(), "the sandbox's files could not be created: not a directory") {
+		t.Errorf("create: %v, want an error without the folder %s", err, r.dir)
+	}
+}
