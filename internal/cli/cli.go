@@ -137,11 +137,12 @@ func (f *failure) Unwrap() error { return f.err }
 // Main runs the command that the arguments name, and returns the exit code. An interrupt, or the
 // end of the terminal, stops it cleanly. A second one ends the process.
 func Main(p Process) int {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
 	a := &app{Process: p, signals: newSignals(cancel)}
 	if len(p.Args) == 0 || p.Args[0] != versionName { // nothing to stop there, and much of its time
 		a.signals.startHandling()
+		defer a.signals.stopHandling()
 	}
 	root := a.newRoot()
 	root.SetArgs(p.Args)

@@ -28,7 +28,7 @@ func TestServiceNotices(t *testing.T) {
 		t.Fatalf("WriteFile: %v", err)
 	}
 	a := &app{Process: Process{Out: &strings.Builder{}, Err: &strings.Builder{}, Version: "test"}, logFormat: "text",
-		signals: newSignals(func() {})}
+		signals: newSignals(func(error) {})}
 	a.Args = []string{"serve", "--config", file, "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0"}
 	defer signal.Stop(a.signals.hangups)
 	ctx, stop := context.WithCancel(t.Context())

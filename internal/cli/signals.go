@@ -2,31 +2,34 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
 )
 
-// signals handles the signals that end this process. A second one ends it at once. SIGHUP ends it,
-// too, unless the command reloads its configuration. Also a command that does is ended if the
-// process had a terminal that was closed.
+// signals handles the signals that end this process. A second one of the same kind ends it at once.
+// SIGHUP ends it, too, unless the command reloads its configuration. Even a command that does ends
+// if its terminal was closed.
 type signals struct {
-	end     context.CancelFunc
+	end     context.CancelCauseFunc
 	ends    chan os.Signal // SIGINT and SIGTERM
 	hangups chan os.Signal
 	ignored bool // SIGHUP is, as under nohup
+	done    chan struct{}
 
 	mu       sync.Mutex
 	terminal bool
 	reload   chan struct{} // nil: the command reloads nothing
 }
 
-func newSignals(end context.CancelFunc) *signals {
-	return &signals{end: end, ends: make(chan os.Signal, 1), hangups: make(chan os.Signal, 1)}
+func newSignals(end context.CancelCauseFunc) *signals {
+	return &signals{end: end, ends: make(chan os.Signal, 1), hangups: make(chan os.Signal, 1),
+		done: make(chan struct{})}
 }
 
-// startHandling handles the signals of this process until it ends.
+// startHandling handles the signals of this process until stopHandling is called.
 func (s *signals) startHandling() {
 	signal.Notify(s.ends, os.Interrupt, syscall.SIGTERM)
 	if s.ignored = signal.Ignored(syscall.SIGHUP); !s.ignored {
@@ -35,21 +38,31 @@ func (s *signals) startHandling() {
 	go func() {
 		for {
 			select {
-			case <-s.ends:
-				s.endCommand(s.ends)
+			case by := <-s.ends:
+				s.endCommand(by, s.ends)
 			case <-s.hangups:
 				s.handleHangup(hasTerminal())
+			case <-s.done:
+				return
 			}
 		}
 	}()
 }
 
-// endCommand ends the command. Later signals of the channels have their usual effect.
-func (s *signals) endCommand(channels ...chan os.Signal) {
+// stopHandling restores the usual effect of the signals. It may be called once.
+func (s *signals) stopHandling() {
+	signal.Stop(s.ends)
+	signal.Stop(s.hangups)
+	close(s.done)
+}
+
+// endCommand ends the command because of a signal. Later signals of the channels have their usual
+// effect.
+func (s *signals) endCommand(by os.Signal, channels ...chan os.Signal) {
 	for _, c := range channels {
 		signal.Stop(c)
 	}
-	s.end()
+	s.end(fmt.Errorf("%s signal received", by))
 }
 
 // handleHangup handles one SIGHUP. terminal reports whether there is a terminal now.
@@ -57,7 +70,7 @@ func (s *signals) handleHangup(terminal bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reload == nil || s.terminal && !terminal {
-		s.endCommand(s.ends, s.hangups)
+		s.endCommand(syscall.SIGHUP, s.ends, s.hangups)
 		return
 	}
 	select {

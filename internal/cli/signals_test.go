@@ -1,6 +1,30 @@
 package cli
 
-import "testing"
+import (
+	"context"
+	"os"
+	"testing"
+)
+
+// TestInterrupt checks that an interrupt ends a command, which can say why.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	s := newSignals(cancel)
+	s.startHandling()
+	defer s.stopHandling()
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Signal(os.Interrupt)
+	}
+	if err != nil {
+		t.Skipf("this system can't interrupt a process: %v", err)
+	}
+	<-ctx.Done()
+	if why := context.Cause(ctx).Error(); why != "interrupt signal received" {
+		t.Errorf("the cause is %q, want the interrupt", why)
+	}
+}
 
 // TestHangups checks what SIGHUP does: commands that reload nothing end, and so does one whose
 // terminal was closed.
@@ -16,7 +40,7 @@ func TestHangups(t *testing.T) {
 		{"the terminal was closed", true, true, false, true, false},
 	} {
 		ended := false
-		h := newSignals(func() { ended = true })
+		h := newSignals(func(error) { ended = true })
 		if c.reloads {
 			h.reload, h.terminal = make(chan struct{}, 1), c.had
 		}

@@ -322,20 +322,27 @@ func decodeForms(s string) (out []string) {
 	if strings.IndexByte(s, '&') >= 0 {
 		add(html.UnescapeString(s))
 	}
-	if base64Pieces.Get().MatchString(s) { // in lines
-		s = strings.Join(strings.Fields(s), "")
-	}
-	for piece := range strings.FieldsFuncSeq(s, isNotBase64) { // the parts of a JWT, what follows data:...;base64,
-		if len(piece) < minEncoded {
-			continue
+	addPieces := func(t string) { // the parts of a JWT, what follows data:...;base64,
+		for piece := range strings.FieldsFuncSeq(t, isNotBase64) {
+			if len(piece) < minEncoded {
+				continue
+			}
+			if raw, err := base64.RawStdEncoding.DecodeString(standardAlphabet.Replace(piece)); err == nil {
+				add(string(raw))
+			}
 		}
-		piece = strings.NewReplacer("-", "+", "_", "/").Replace(piece)
-		if raw, err := base64.RawStdEncoding.DecodeString(piece); err == nil {
-			add(string(raw))
+	}
+	addPieces(s)
+	if base64Pieces.Get().MatchString(s) { // one text in lines
+		if joined := strings.Join(strings.Fields(s), ""); joined != s {
+			addPieces(joined)
 		}
 	}
 	return out
 }
+
+// standardAlphabet replaces the characters of base64 for URLs.
+var standardAlphabet = strings.NewReplacer("-", "+", "_", "/")
 
 // isNotBase64 reports whether c is not part of base64, in any alphabet, without its padding.
 func isNotBase64(c rune) bool {

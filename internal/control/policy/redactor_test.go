@@ -76,12 +76,13 @@ func TestRedactInsideStrings(t *testing.T) {
 		"base64 of YAML": base64.StdEncoding.EncodeToString([]byte("name: Ann\nssn: " + ssn)),
 		"base64 of CSV, in lines": base64.StdEncoding.EncodeToString([]byte("name,ssn\n")) + "\n" +
 			base64.StdEncoding.EncodeToString([]byte("Ann,"+ssn)),
-		"data URL":         "data:application/json;base64," + base64.StdEncoding.EncodeToString([]byte(doc)),
-		"base64 in prose":  "the file has (" + base64.URLEncoding.EncodeToString([]byte(doc)) + ").",
-		"percent, broken":  "100% of " + url.QueryEscape(doc),
-		"token":            "eyJhbGciOiJIUzI1NiJ9." + base64.RawURLEncoding.EncodeToString([]byte(doc)) + ".c2lnbmVk",
-		"escapes in prose": `see \u007b"s\u0073n":"` + ssn + `"}`,
-		"sql":              "INSERT INTO p (name, ssn) VALUES ('Ann', '" + ssn + "')",
+		"data URL":          "data:application/json;base64," + base64.StdEncoding.EncodeToString([]byte(doc)),
+		"base64 in prose":   "the file has (" + base64.URLEncoding.EncodeToString([]byte(doc)) + ").",
+		"base64 amid words": "see " + base64.RawURLEncoding.EncodeToString([]byte(doc)) + " here",
+		"percent, broken":   "100% of " + url.QueryEscape(doc),
+		"token":             "eyJhbGciOiJIUzI1NiJ9." + base64.RawURLEncoding.EncodeToString([]byte(doc)) + ".c2lnbmVk",
+		"escapes in prose":  `see \u007b"s\u0073n":"` + ssn + `"}`,
+		"sql":               "INSERT INTO p (name, ssn) VALUES ('Ann', '" + ssn + "')",
 	} {
 		for shape, v := range map[string]any{"field": map[string]any{"result": text, "id": 7},
 			"result": map[string]any{"result": text}, "list": []any{"a", text}, "string": text} {

@@ -137,15 +137,23 @@ func (r *valueReader) readSet(s *shape, depth int) (cedar.Value, error) {
 // take too long.
 const maxNumber = 40
 
+// printedNumber is the most characters of a number in which 17 digits are printed, as with %.17g.
+const printedNumber = 24
+
 // convertNumber converts a JSON number to the type in s, or to a String if that can't represent it.
-// A number that can't be represented, but that a recipient may round to one that can, is an error:
-// otherwise 5.00000000000000000001 would not be equal to 5 here, and be 5 for the recipient.
+// A number that can't be represented, but that a recipient may round to one that can, becomes that
+// one if it has no more digits than programs print (0.10000000000000001). Otherwise it is an error:
+// 5.0000000000000000000000001 would not be equal to 5 here, and be 5 for the recipient.
 func convertNumber(text string, s *shape) (cedar.Value, error) {
 	if v := representNumber(text, s); v != nil {
 		return v, nil
 	}
 	if f, err := strconv.ParseFloat(text, 64); err == nil {
-		if rounded := strconv.FormatFloat(f, 'g', -1, 64); representNumber(rounded, s) != nil {
+		rounded := strconv.FormatFloat(f, 'g', -1, 64)
+		switch v := representNumber(rounded, s); {
+		case v != nil && len(text) <= printedNumber:
+			return v, nil
+		case v != nil:
 			return nil, fmt.Errorf("the arguments contain the number %s, which its recipient may round: write %s",
 				clipText(text), rounded)
 		}

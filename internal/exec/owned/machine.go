@@ -154,9 +154,15 @@ func (ms *machines) stopBox(b *box, isDue func() bool, why string) {
 	})
 }
 
-// freezeBox freezes an idle sandbox.
-func (ms *machines) freezeBox(b *box) {
+// freezeBox freezes an idle sandbox, if isDue is nil or returns true; boxes.mu is held then.
+func (ms *machines) freezeBox(b *box, isDue func() bool) {
 	ms.changeIdle(b, func(m sandbox.Machine) {
+		ms.mu.Lock()
+		due := isDue == nil || isDue()
+		ms.mu.Unlock()
+		if !due {
+			return
+		}
 		if err := m.FreezeGuest(); err != nil {
 			ms.dropMachine(b, m, "it could not be frozen: "+tool.AsError(err).Msg)
 			return

@@ -18,7 +18,7 @@ func (s *Sandboxes) SuspendSandbox(ctx context.Context, p tool.Principal, name s
 		return nil, err
 	}
 	if idle {
-		s.freezeBox(b)
+		s.freezeBox(b, nil)
 		s.mu.Lock()
 		b.since = s.cfg.Clock.Now().UTC() // its processes are ended Limits.EndAfter from now
 		s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Sandboxes) SweepIdle(ctx context.Context) time.Duration {
 		}
 		switch d.what {
 		case Frozen:
-			s.freezeBox(d.box)
+			s.freezeBox(d.box, isDue)
 		case Stopped:
 			s.stopBox(d.box, isDue, "it was not used for "+text.Setting(s.cfg.Limits.EndAfter))
 		default:
