@@ -60,6 +60,9 @@ func (f *Folder) ListAddresses() []string { return nil }
 // ListCredentials returns the names of the environment variables.
 func (f *Folder) ListCredentials() []string { return sortedNames(f.Env) }
 
+// NameGrantor returns the name of what grants hosts to the programs of the folder.
+func (f *Folder) NameGrantor() string { return f.Part + "." + f.Name }
+
 func readFolder(r *reader, s Source, e entry) API {
 	f := &Folder{Source: s}
 	known := key{
@@ -191,7 +194,7 @@ func (c *Config) FindGrants(upstream string) *tool.Serving {
 	}
 	for _, a := range c.APIs {
 		if f, ok := a.(*Folder); ok && f.Name == upstream {
-			return &tool.Serving{Hosts: f.Network, Grantor: f.Part + "." + f.Name}
+			return &tool.Serving{Hosts: f.Network, Grantor: f.NameGrantor()}
 		}
 	}
 	return nil

@@ -47,7 +47,7 @@ type folderLoader struct {
 }
 
 func newFolderLoader(h *functions, c *config.Folder, m *mask.Masker) *folderLoader {
-	return &folderLoader{host: h, mask: m, may: function.Permission{Grantor: "folders." + c.Name, Tier: c.Tier,
+	return &folderLoader{host: h, mask: m, may: function.Permission{Grantor: c.NameGrantor(), Tier: c.Tier,
 		Hosts: c.Network, Env: c.Env, LoadEnv: c.Env, Files: &mounts{paths: c.Files}, Timeout: c.Timeout}}
 }
 

@@ -125,8 +125,9 @@ func (ms *machines) findVictim(owner string) (victim *box) {
 	return victim
 }
 
-// changeIdle changes the state of a sandbox unless it is in use.
-func (ms *machines) changeIdle(b *box, change func(m sandbox.Machine)) {
+// changeIdle changes the state of a sandbox unless it is in use. If isDue is not nil, it decides
+// whether to change it; boxes.mu is held then.
+func (ms *machines) changeIdle(b *box, isDue func() bool, change func(m sandbox.Machine)) {
 	select {
 	case b.turn <- struct{}{}:
 	default:
@@ -134,35 +135,22 @@ func (ms *machines) changeIdle(b *box, change func(m sandbox.Machine)) {
 	}
 	defer func() { <-b.turn }()
 	ms.mu.Lock()
-	m, busy := b.machine, b.users > 0
+	m := b.machine
+	may := m != nil && b.users == 0 && (isDue == nil || isDue())
 	ms.mu.Unlock()
-	if m != nil && !busy {
+	if may {
 		change(m)
 	}
 }
 
-// stopBox ends the processes of an idle sandbox, if isDue is nil or returns true; boxes.mu is held
-// then.
+// stopBox ends the processes of an idle sandbox; isDue is that of changeIdle.
 func (ms *machines) stopBox(b *box, isDue func() bool, why string) {
-	ms.changeIdle(b, func(m sandbox.Machine) {
-		ms.mu.Lock()
-		due := isDue == nil || isDue()
-		ms.mu.Unlock()
-		if due {
-			ms.dropMachine(b, m, why)
-		}
-	})
+	ms.changeIdle(b, isDue, func(m sandbox.Machine) { ms.dropMachine(b, m, why) })
 }
 
-// freezeBox freezes an idle sandbox, if isDue is nil or returns true; boxes.mu is held then.
+// freezeBox freezes an idle sandbox; isDue is that of changeIdle.
 func (ms *machines) freezeBox(b *box, isDue func() bool) {
-	ms.changeIdle(b, func(m sandbox.Machine) {
-		ms.mu.Lock()
-		due := isDue == nil || isDue()
-		ms.mu.Unlock()
-		if !due {
-			return
-		}
+	ms.changeIdle(b, isDue, func(m sandbox.Machine) {
 		if err := m.FreezeGuest(); err != nil {
 			ms.dropMachine(b, m, "it could not be frozen: "+tool.AsError(err).Msg)
 			return
@@ -175,7 +163,7 @@ func (ms *machines) freezeBox(b *box, isDue func() bool) {
 
 // shrinkBox reclaims memory of a frozen sandbox.
 func (ms *machines) shrinkBox(b *box) {
-	ms.changeIdle(b, func(m sandbox.Machine) {
+	ms.changeIdle(b, nil, func(m sandbox.Machine) {
 		freed, err := m.ReclaimMemory()
 		ms.mu.Lock()
 		defer ms.mu.Unlock()
