@@ -110,12 +110,12 @@ func (a *Ask) digest() string {
 		"biplane approval 1", c.Principal.ID, c.Principal.Person, c.Principal.Agent, c.Tool.Path(), c.Tool.Digest(),
 		string(c.Arguments), c.FromProgram().Digest, a.Version,
 	} {
-		field(h, part)
+		writeField(h, part)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func field(h hash.Hash, s string) {
+func writeField(h hash.Hash, s string) {
 	fmt.Fprintf(h, "%d:", len(s))
 	io.WriteString(h, s)
 }

@@ -34,7 +34,8 @@ const (
 //
 // A value of the wrong type makes comparisons fail, so no permit holds and every forbid denies. An
 // object with duplicate names is an error, since the recipient might use the other value. So is a
-// name that differs from one in the schema only in case.
+// name that differs from one in the schema only in case, and so are lists of many values that
+// collide in Cedar's sets.
 func convertArguments(raw json.RawMessage, s *shape) (cedar.Record, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return cedar.Record{}, nil
@@ -53,12 +54,17 @@ func convertArguments(raw json.RawMessage, s *shape) (cedar.Record, error) {
 	if !ok {
 		return cedar.Record{}, fmt.Errorf("the arguments are not a JSON object")
 	}
-	return record, nil
+	if len(r.listed) > fewValues { // a policy may compare lists with each other
+		err = r.checkCollisions(r.listed)
+	}
+	return record, err
 }
 
 type valueReader struct {
-	d     *json.Decoder
-	count int
+	d        *json.Decoder
+	count    int           // of the values so far
+	listed   []cedar.Value // the elements of all lists
+	compared int           // see checkCollisions
 }
 
 // readValue reads one value; it returns nil for null.
@@ -120,6 +126,7 @@ func (r *valueReader) readRecord(s *shape, depth int) (cedar.Value, error) {
 
 func (r *valueReader) readSet(s *shape, depth int) (cedar.Value, error) {
 	var out []cedar.Value
+	before := r.count
 	for r.d.More() {
 		v, err := r.readValue(s.itemShape(), depth+1)
 		if err != nil {
@@ -129,8 +136,16 @@ func (r *valueReader) readSet(s *shape, depth int) (cedar.Value, error) {
 			out = append(out, v)
 		}
 	}
-	_, err := r.d.Token()
-	return cedar.NewSet(out...), err
+	if _, err := r.d.Token(); err != nil {
+		return nil, fmt.Errorf("the arguments are not JSON")
+	}
+	if r.count-before > fewValues {
+		if err := r.checkCollisions(out); err != nil {
+			return nil, err
+		}
+	}
+	r.listed = append(r.listed, out...)
+	return cedar.NewSet(out...), nil
 }
 
 // maxNumber is the longest text that is parsed as a number, in bytes. Writing out 1e999999999 would
