@@ -56,9 +56,10 @@ func (m *Memory) RunKeeper(ctx context.Context) {
 // files are kept. The one that was unused for longest is first. A server whose files would end with
 // it stays.
 func (m *Memory) RelieveMemory() {
+	used := map[*Server]int64{}
 	for _, end := range []bool{false, true} {
 		for _, s := range m.listFrozen() {
-			if !owned.IsScarce(m.host, m.usedMemory(), m.most) {
+			if !owned.IsScarce(m.host, m.sumMemory(used), m.most) {
 				return
 			}
 			switch {
@@ -69,16 +70,21 @@ func (m *Memory) RelieveMemory() {
 					"memory stay free)", text.Size(m.most), text.Size(owned.MemoryReserve)))
 				<-s.ended // its memory is free
 			}
+			delete(used, s)
 		}
 	}
 }
 
-// usedMemory returns the memory of the frozen servers.
-func (m *Memory) usedMemory() (used int64) {
+// sumMemory returns the memory of the frozen servers. It reads only those missing in used, and adds
+// them.
+func (m *Memory) sumMemory(used map[*Server]int64) (sum int64) {
 	for _, s := range m.listFrozen() {
-		used += s.machine.UsedMemory()
+		if _, ok := used[s]; !ok {
+			used[s] = s.machine.UsedMemory()
+		}
+		sum += used[s]
 	}
-	return used
+	return sum
 }
 
 // listFrozen returns the frozen servers, the one that was unused for longest first.

@@ -19,11 +19,15 @@ const MemoryReserve = 512 << 20
 // principal whose frozen sandboxes use the most loses first, and of its sandboxes the one that was
 // unused for longest.
 func (ms *machines) relieveMemory() {
+	all, used := ms.listFrozen(), map[*box]int64{}
+	for _, b := range all {
+		used[b] = ms.memoryOf(b)
+	}
 	for _, shrink := range []bool{true, false} {
 		tried := map[*box]bool{}
-		for ms.isScarce() {
-			b := ms.findLargest(tried)
-			if b == nil {
+		for {
+			b, total := ms.findLargest(all, used, tried)
+			if b == nil || !IsScarce(ms.cfg.Host, total, ms.cfg.Limits.TotalMemory) {
 				break
 			}
 			tried[b] = true
@@ -38,7 +42,10 @@ func (ms *machines) relieveMemory() {
 					fmt.Sprintf("memory was scarce (sandboxes in standby use at most %s, and %s "+
 						"of the host's memory stay free)", text.Size(ms.cfg.Limits.TotalMemory),
 						text.Size(MemoryReserve)))
+			default:
+				continue
 			}
+			used[b] = ms.memoryOf(b)
 		}
 	}
 }
@@ -56,19 +63,26 @@ func (ms *machines) listFrozen() (out []*box) {
 	return out
 }
 
-// findLargest returns a frozen sandbox that was not tried: the one that was unused for longest, of
-// the principal whose frozen sandboxes use the most memory. It is nil if there is none.
-func (ms *machines) findLargest(tried map[*box]bool) (found *box) {
-	all, used := ms.listFrozen(), map[string]int64{}
+// findLargest returns, of the sandboxes in all that are still frozen, one that was not tried: the
+// first of the principal whose frozen sandboxes use the most memory. It is nil if there is none. It
+// also returns how much memory all of them use.
+func (ms *machines) findLargest(all []*box, used map[*box]int64, tried map[*box]bool) (found *box, total int64) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	isFrozen := func(b *box) bool { return b.frozen && b.users == 0 }
+	each := map[string]int64{}
 	for _, b := range all {
-		used[b.rec.Owner] += ms.memoryOf(b)
+		if isFrozen(b) {
+			each[b.rec.Owner] += used[b]
+			total += used[b]
+		}
 	}
 	for _, b := range all {
-		if !tried[b] && (found == nil || used[b.rec.Owner] > used[found.rec.Owner]) {
+		if isFrozen(b) && !tried[b] && (found == nil || each[b.rec.Owner] > each[found.rec.Owner]) {
 			found = b
 		}
 	}
-	return found
+	return found, total
 }
 
 // memoryOf returns how much memory the processes of a sandbox use.
@@ -80,15 +94,6 @@ func (ms *machines) memoryOf(b *box) int64 {
 		return 0
 	}
 	return m.UsedMemory()
-}
-
-// isScarce reports whether sandboxes in standby use too much memory.
-func (ms *machines) isScarce() bool {
-	var used int64
-	for _, b := range ms.listFrozen() {
-		used += ms.memoryOf(b)
-	}
-	return IsScarce(ms.cfg.Host, used, ms.cfg.Limits.TotalMemory)
 }
 
 // IsScarce reports whether sandboxes in standby, which use some memory, should use less: more than

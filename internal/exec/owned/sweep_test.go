@@ -29,6 +29,7 @@ func (s *droppingStore) DropSandbox(ctx context.Context, id string) error {
 type largeDriver struct {
 	sandbox.MachineDriver
 	used    int64
+	asked   int // how often the use of a machine was read
 	made    int
 	closing func(machine int)
 }
@@ -45,7 +46,11 @@ type largeMachine struct {
 	number int
 }
 
-func (m largeMachine) UsedMemory() int64             { return m.driver.used }
+func (m largeMachine) UsedMemory() int64 {
+	m.driver.asked++
+	return m.driver.used
+}
+
 func (m largeMachine) ReclaimMemory() (int64, error) { return 0, nil }
 
 func (m largeMachine) Close() error {
@@ -131,5 +136,23 @@ func TestScarceMemoryShares(t *testing.T) {
 	}
 	if got[0] != "reclaimed" || got[1] != "stopped" || got[2] != "reclaimed" {
 		t.Errorf("the states are %v, want that only the older one of bob was ended", got)
+	}
+}
+
+// TestScarceMemoryReads checks that the memory of each sandbox is read once, and again only after
+// it was changed.
+func TestScarceMemoryReads(t *testing.T) {
+	d := &largeDriver{used: 100 << 20}
+	r := newRigWith(t, owned.Config{Driver: d, MeasureEach: time.Hour, Limits: owned.Limits{TotalMemory: 50 << 20}})
+	const n = 6
+	for i := range n {
+		name := string(rune('a' + i))
+		r.mustCall("create", map[string]any{"name": name})
+		r.mustCall("resume", map[string]any{"sandbox": name})
+	}
+	d.asked = 0
+	r.passTime(15 * time.Second)
+	if s := r.stateOf("a"); s != "stopped" || d.asked > 3*n {
+		t.Errorf("the sandbox is %s after %d reads of memory, want stopped after at most %d", s, d.asked, 3*n)
 	}
 }
