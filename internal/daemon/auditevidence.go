@@ -52,10 +52,13 @@ func (s systemState) DecideCall(r policy.Request) policy.Decision {
 		return policy.Decision{Effect: policy.Deny, Policy: "credential", Reason: why}
 	}
 	e, _ := s.d.policies.state()
-	out := e.Decide(r)
+	out := e.DecideCall(r)
 	if out.Effect == policy.Deny && e.Shows(r) {
 		return policy.Decision{Effect: "depends", Policy: out.Policy,
 			Reason: "it depends on the arguments: " + out.Reason}
+	}
+	if out.Effect != policy.Deny && len(out.Redact) > 0 && r.Tool.Judge != nil {
+		out.Reason += "; a call that renames fields is denied"
 	}
 	return out
 }

@@ -18,9 +18,6 @@ func (g *Gateway) Visible(p tool.Principal) *catalog.View {
 	return g.seen.get(p, g.cfg.Catalog.View(), g.fleeting, func() func(*catalog.Entry) bool {
 		sight := g.cfg.Policy.Sight(p, time.Time{})
 		return func(e *catalog.Entry) bool {
-			if t := e.Tool.RequiredTool(); t != nil && !sight.Shows(t) {
-				return false
-			}
 			_, barred := g.explainBar(p, e.Tool)
 			return !barred && sight.Shows(e.Tool)
 		}

@@ -315,6 +315,9 @@ func (ks *Keys) ExplainDenial(p tool.Principal, t *tool.Tool) string {
 	case !isConfined(t) && !MatchesAny(k.Tools, t.Path()):
 		return "key " + name + " does not have it"
 	}
+	if required := t.RequiredTool(); required != nil && !MatchesAny(k.Tools, required.Path()) {
+		return "it is for callers that may call " + required.Path() + ", and key " + name + " does not have that"
+	}
 	return ""
 }
 

@@ -19,12 +19,20 @@ func (ps Profiles) ExplainDenial(p tool.Principal, t *tool.Tool) string {
 		return ""
 	}
 	rules, ok := ps[p.Profile]
+	required := t.RequiredTool()
+	has := func(t *tool.Tool) bool {
+		return slices.ContainsFunc(rules, func(r Rule) bool { return r.MatchesTool(t) })
+	}
 	switch {
 	case !ok:
 		return fmt.Sprintf("there is no profile %q", p.Profile)
-	case t.Upstream == tool.Own && !ReachesNetwork(t),
-		slices.ContainsFunc(rules, func(r Rule) bool { return r.MatchesTool(t) }):
+	case t.Upstream == tool.Own && !ReachesNetwork(t):
 		return ""
+	case !has(t):
+		return "profile " + p.Profile + " does not have it"
+	case required != nil && !has(required):
+		return "it is for callers that may call " + required.Path() + ", and profile " + p.Profile +
+			" does not have that"
 	}
-	return "profile " + p.Profile + " does not have it"
+	return ""
 }

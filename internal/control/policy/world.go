@@ -248,6 +248,9 @@ func (s *Sight) Shows(t *tool.Tool) bool {
 	case t.Judge != nil && !t.Annotations.Reads() && s.Shows(t.AsReader()):
 		return true
 	}
+	if required := t.RequiredTool(); required != nil && !s.Shows(required) {
+		return false
+	}
 	if isOwn(t) {
 		return true
 	}
