@@ -192,13 +192,35 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 
 // decodeLine returns the message of a line. For an invalid line it sends an error and returns nil.
 func (c *conn) decodeLine(l line) jsonrpc.Message {
+	m, e, bad := c.parseLine(l)
+	r, ok := m.(*jsonrpc.Request)
+	call := ok && r.IsCall()
+	accepted := bad == nil
 	c.mu.Lock()
-	c.read++
+	c.read++ // with the request's acceptance, so that tellEnd never names one without the other
+	if call {
+		accepted, bad = c.addPending(r)
+	}
 	c.mu.Unlock()
-	if l.long {
-		c.rejectLine(nil, jsonrpc.CodeInvalidRequest, "message is larger than "+strconv.FormatInt(c.limits.Body, 10)+
-			" bytes")
+	if bad != nil {
+		c.rejectLine(e.id, bad.Code, bad.Message)
+	}
+	if !accepted {
 		return nil
+	}
+	if call {
+		r.Params = moveTaskParams(r.Method, r.Params)
+		c.order.assignPlace(r, e)
+	}
+	return m
+}
+
+// parseLine returns the message of a line, and its envelope as far as that is known. If the line is
+// invalid, it returns the error to answer, and no message.
+func (c *conn) parseLine(l line) (jsonrpc.Message, envelope, *jsonrpc.Error) {
+	if l.long {
+		return nil, envelope{}, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+			Message: "message is larger than " + strconv.FormatInt(c.limits.Body, 10) + " bytes"}
 	}
 	e, bad := readEnvelope(l.text)
 	if bad == nil && l.text[0] == '[' {
@@ -206,26 +228,14 @@ func (c *conn) decodeLine(l line) jsonrpc.Message {
 			Message: "batches are not supported: send one message a line"}
 	}
 	if bad != nil {
-		c.rejectLine(e.id, bad.Code, bad.Message)
-		return nil
+		return nil, e, bad
 	}
 	m, err := jsonrpc.DecodeMessage(l.text)
 	if err != nil {
-		c.rejectLine(e.id, jsonrpc.CodeInvalidRequest, "message is not JSON-RPC 2.0: "+err.Error())
-		return nil
+		return nil, e, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+			Message: "message is not JSON-RPC 2.0: " + err.Error()}
 	}
-	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() {
-		accepted, bad := c.addPending(r)
-		if bad != nil {
-			c.rejectLine(e.id, bad.Code, bad.Message)
-		}
-		if !accepted {
-			return nil
-		}
-		r.Params = moveTaskParams(r.Method, r.Params)
-		c.order.assignPlace(r, e)
-	}
-	return m
+	return m, e, nil
 }
 
 // rejectLine answers a line that isn't passed to the SDK.
@@ -269,10 +279,9 @@ func (l *lineWriter) writeLine(b []byte) error {
 }
 
 // addPending registers a request as pending. If it doesn't accept the request, it returns the error
-// to answer; nil if a relay will send the request to the next process.
+// to answer; nil if a relay will send the request to the next process. The caller holds mu, and has
+// counted the request's line.
 func (c *conn) addPending(r *jsonrpc.Request) (accepted bool, bad *jsonrpc.Error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if _, ok := c.pending[r.ID.Raw()]; ok {
 		return false, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
 			Message: "a request with this id is still in progress"}
